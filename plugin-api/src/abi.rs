@@ -1,0 +1,42 @@
+//! The tables. Each file is one object of the contract; [`ids`] lists the names they are found by.
+
+pub mod builder;
+pub mod chunk;
+pub mod code;
+pub mod engine;
+pub mod entry;
+pub mod host;
+pub mod plugin;
+pub mod prim;
+pub mod task;
+
+/// The id of every table: `name/revision`. A revision is never edited once frozen.
+pub mod ids {
+    /// [`super::plugin::PluginV1`], asked of the entry.
+    pub const PLUGIN: &str = "cascadia.plugin/1";
+    /// [`super::builder::BuilderV1`], asked of the entry.
+    pub const BUILDER: &str = "cascadia.builder/1";
+    /// [`super::engine::EngineV1`], asked of the entry.
+    pub const ENGINE: &str = "cascadia.engine/1";
+    /// [`crate::ext::ModelCardV1`], asked of the entry; optional.
+    pub const MODEL_CARD: &str = "cascadia.model-card/1";
+    /// [`crate::ext::LoadReportV1`], asked of the entry; optional.
+    pub const LOAD_REPORT: &str = "cascadia.load-report/1";
+
+    /// [`super::host::LogV1`], asked of the host.
+    pub const HOST_LOG: &str = "cascadia.host.log/1";
+    /// [`super::host::MetricsV1`], asked of the host.
+    pub const HOST_METRICS: &str = "cascadia.host.metrics/1";
+    /// [`super::host::ClockV1`], asked of the host.
+    pub const HOST_CLOCK: &str = "cascadia.host.clock/1";
+    /// [`super::host::CancelV1`], asked of the host.
+    pub const HOST_CANCEL: &str = "cascadia.host.cancel/1";
+    /// [`super::host::WakeV1`], asked of the host.
+    pub const HOST_WAKE: &str = "cascadia.host.wake/1";
+    /// [`super::host::HeartbeatV1`], asked of the host.
+    pub const HOST_HEARTBEAT: &str = "cascadia.host.heartbeat/1";
+    /// [`super::host::DlopenV1`], asked of the host.
+    pub const HOST_DLOPEN: &str = "cascadia.host.dlopen/1";
+    /// [`super::host::TransportV1`], asked of the host; null on a host without links.
+    pub const HOST_TRANSPORT: &str = "cascadia.host.transport/1";
+}

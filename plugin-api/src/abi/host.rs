@@ -1,0 +1,178 @@
+//! What the host lends. All services are `[any]`, valid for ever, and must not be called after `destroy` of the worker
+//! they name. `worker` is the pointer that `new_builder` was given.
+
+#![expect(unsafe_code, reason = "declares a table with a pointer to an atomic word as shareable")]
+
+use super::prim::{Array, ErrOut, Str};
+use core::ffi::c_void;
+
+/// [`LogV1`] levels.
+pub mod level {
+    /// Someone must act.
+    pub const ERROR: u32 = 1;
+    /// Recovered by itself.
+    pub const WARN: u32 = 2;
+    /// What an operator must know.
+    pub const INFO: u32 = 3;
+    /// Per request.
+    pub const DEBUG: u32 = 4;
+    /// Per token.
+    pub const TRACE: u32 = 5;
+}
+
+table! {
+    /// `cascadia.host.log/1`: lines in the host's log.
+    LogV1 as "cascadia_host_log_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// The most detailed level that is on: an aligned word the host may change at any time; read it atomically.
+        level: *const u32,
+        /// Writes a line. `target` is the part of the plugin; `fields` are [`super::prim::Kv`]s.
+        log: unsafe extern "C" fn(level: u32, target: Str, message: Str, fields: Array),
+    }
+}
+
+// SAFETY: `level` points to a word that both sides access atomically; the table itself never changes.
+unsafe impl Sync for LogV1 {}
+// SAFETY: as above.
+unsafe impl Send for LogV1 {}
+
+/// [`MetricsV1::register`]: only grows.
+pub const METRIC_COUNTER: u32 = 1;
+/// [`MetricsV1::register`]: goes up and down.
+pub const METRIC_GAUGE: u32 = 2;
+/// [`MetricsV1::register`]: a distribution.
+pub const METRIC_HISTOGRAM: u32 = 3;
+
+table! {
+    /// `cascadia.host.metrics/1`: series on the host's `/metrics`, named `cascadia_plugin_<plugin id>_<name>`.
+    MetricsV1 as "cascadia_host_metrics_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// A handle for the series, 0 on failure. `labels` are [`super::prim::Kv`]s, `buckets` are `f64` upper bounds.
+        /// The same name and labels give the same handle.
+        register: unsafe extern "C" fn(worker: *mut c_void, kind: u32, name: Str, help: Str, labels: Array, buckets: Array, err: ErrOut) -> u64,
+        /// Adds to a counter or gauge; a negative value on a counter is ignored.
+        add: unsafe extern "C" fn(handle: u64, value: f64),
+        /// Sets a gauge.
+        set: unsafe extern "C" fn(handle: u64, value: f64),
+        /// Adds a sample to a histogram.
+        observe: unsafe extern "C" fn(handle: u64, value: f64),
+    }
+}
+
+table! {
+    /// `cascadia.host.clock/1`: one clock for both sides.
+    ClockV1 as "cascadia_host_clock_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// Monotonic nanoseconds since an arbitrary point, never 0.
+        now_ns: unsafe extern "C" fn() -> u64,
+    }
+}
+
+table! {
+    /// `cascadia.host.cancel/1`: the fast path of cancellation, for engines that look between kernels.
+    CancelV1 as "cascadia_host_cancel_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// An aligned word that turns non-zero when the task is cancelled; read it atomically. Valid from `submit` until
+        /// the push of the task's finish returns; null for an unknown task.
+        flag: unsafe extern "C" fn(worker: *mut c_void, task: u64) -> *const u32,
+    }
+}
+
+table! {
+    /// `cascadia.host.wake/1`: ends the wait that a step asked for.
+    WakeV1 as "cascadia_host_wake_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// `step` will be called soon. Safe from any thread, also from inside `step`.
+        wake: unsafe extern "C" fn(worker: *mut c_void),
+    }
+}
+
+table! {
+    /// `cascadia.host.heartbeat/1`: how an engine in a long step says that it is alive.
+    HeartbeatV1 as "cascadia_host_heartbeat_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// An aligned counter to add to atomically, of this worker; null for an unknown one.
+        counter: unsafe extern "C" fn(worker: *mut c_void) -> *mut u64,
+    }
+}
+
+/// [`DlopenV1::open`]: symbols become visible to libraries opened later.
+pub const DLOPEN_GLOBAL: u32 = 1;
+
+table! {
+    /// `cascadia.host.dlopen/1`: opens a plugin's own dependency under the host's loader lock.
+    DlopenV1 as "cascadia_host_dlopen_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// A handle, null on failure. Symbols are bound at once. A second build of a library that is already loaded
+        /// under the same SONAME is refused, naming both files. Never closed.
+        open: unsafe extern "C" fn(path: Str, flags: u32, err: ErrOut) -> *mut c_void,
+        /// Address of a symbol, null when absent.
+        symbol: unsafe extern "C" fn(library: *mut c_void, name: Str) -> *mut c_void,
+    }
+}
+
+table! {
+    /// Part of a frame to send.
+    IoVec as "cascadia_iovec" {
+        /// First byte.
+        ptr: *const u8,
+        /// Length in bytes.
+        len: usize,
+    }
+}
+
+table! {
+    /// Where a received frame goes.
+    FrameOut as "cascadia_frame_out" {
+        /// The receiver's context.
+        ctx: *mut c_void,
+        /// Takes the frame, borrowed for the call. For raw frames `dtype` and `dims` (`u64`) are empty.
+        set: unsafe extern "C" fn(ctx: *mut c_void, kind: u32, dtype: u32, dims: Array, payload: Str),
+    }
+}
+
+/// [`TransportV1`] frame kind: activations with a tensor header.
+pub const FRAME_TENSOR: u32 = 1;
+/// [`TransportV1`] frame kind: control bytes.
+pub const FRAME_RAW: u32 = 2;
+
+table! {
+    /// `cascadia.host.transport/1`: links between pipeline stages, with the host's deadlines and metrics.
+    TransportV1 as "cascadia_host_transport_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// A link to a peer, null on failure.
+        open: unsafe extern "C" fn(worker: *mut c_void, peer: Str, deadline_ns: u64, err: ErrOut) -> *mut c_void,
+        /// Sends one frame made of [`IoVec`]s; returns when the link has taken all of it.
+        send: unsafe extern "C" fn(link: *mut c_void, kind: u32, dtype: u32, dims: Array, parts: Array, deadline_ns: u64, err: ErrOut) -> u32,
+        /// Receives one frame.
+        recv: unsafe extern "C" fn(link: *mut c_void, deadline_ns: u64, out: FrameOut, err: ErrOut) -> u32,
+        /// A descriptor that is readable when a frame waits; -1 = none.
+        poll_fd: unsafe extern "C" fn(link: *mut c_void) -> i32,
+        /// Closes the link.
+        close: unsafe extern "C" fn(link: *mut c_void),
+    }
+}

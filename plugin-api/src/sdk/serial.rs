@@ -1,0 +1,159 @@
+//! For engines that want one thread and `&mut self`: [`Serial`] queues what comes from other threads and hands it over
+//! at the next step.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "the SDK brings no crate into a plugin; poison is handled in `lock`"
+)]
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Card, Engine, Error, Load, Next, Progress, Result, Sink, Task};
+
+/// An engine that only the driving thread touches.
+pub trait SerialEngine: Send {
+    /// Runs what the first request would otherwise pay for.
+    fn warmup(&mut self, _progress: &Progress) -> Result<()> {
+        Ok(())
+    }
+
+    /// Refuses a task at once, on the caller's thread, from what never changes (window, options).
+    fn check(limits: &Self::Limits, task: &Task) -> Result<()>;
+
+    /// What [`SerialEngine::check`] needs.
+    type Limits: Send + Sync;
+
+    /// Those limits, asked once.
+    fn limits(&self) -> Self::Limits;
+
+    /// Begins a task. A failure becomes the task's error chunk, which the engine pushes itself.
+    fn start(&mut self, task: Task, sink: &mut Sink);
+
+    /// Does a piece of work.
+    fn step(&mut self, budget: Duration, sink: &mut Sink) -> Result<Next>;
+
+    /// Ends a task and pushes its finish. Unknown and ended ids are fine.
+    fn cancel(&mut self, task: u64, sink: &mut Sink);
+
+    /// Whether another task can begin now; tasks wait in the queue until it can.
+    fn has_room(&self) -> bool;
+
+    /// What the model is and can do; asked once.
+    fn card(&self) -> Card;
+
+    /// The load, without the tasks that wait in the queue.
+    fn load(&self) -> Load;
+}
+
+#[derive(Default)]
+struct Inbox {
+    tasks: VecDeque<Task>,
+    cancels: Vec<u64>,
+}
+
+/// Makes an [`Engine`] of a [`SerialEngine`].
+pub struct Serial<E: SerialEngine> {
+    inbox: Mutex<Inbox>,
+    engine: Mutex<E>,
+    load: Mutex<Load>,
+    limits: E::Limits,
+    card: Card,
+    max_waiting: usize,
+}
+
+impl<E: SerialEngine> Serial<E> {
+    /// Wraps `engine`; at most `max_waiting` tasks wait for a place in it.
+    pub fn new(engine: E, max_waiting: usize) -> Serial<E> {
+        let (limits, card, load) = (engine.limits(), engine.card(), engine.load());
+        Serial {
+            inbox: Mutex::default(),
+            engine: Mutex::new(engine),
+            load: Mutex::new(load),
+            limits,
+            card,
+            max_waiting,
+        }
+    }
+}
+
+impl<E: SerialEngine> Engine for Serial<E> {
+    fn warmup(&self, progress: &Progress) -> Result<()> {
+        lock(&self.engine).warmup(progress)
+    }
+
+    fn submit(&self, task: Task) -> Result<()> {
+        E::check(&self.limits, &task)?;
+        let mut inbox = lock(&self.inbox);
+        if inbox.tasks.len() >= self.max_waiting {
+            return Err(Error::queue_full(inbox.tasks.len()));
+        }
+        inbox.tasks.push_back(task);
+        Ok(())
+    }
+
+    fn step(&self, budget: Duration, sink: &mut Sink) -> Result<Next> {
+        let mut engine = lock(&self.engine);
+        loop {
+            // The inbox is never held while the engine works or pushes: submit and cancel must not wait for either.
+            let mut inbox = lock(&self.inbox);
+            let cancels = std::mem::take(&mut inbox.cancels);
+            let withdrawn = withdraw(&mut inbox.tasks, &cancels);
+            let next = if engine.has_room() { inbox.tasks.pop_front() } else { None };
+            drop(inbox);
+            for task in &withdrawn {
+                sink.push(&[super::Chunk {
+                    task: *task,
+                    finish: super::Finish::Cancelled,
+                    ..Default::default()
+                }]);
+            }
+            for task in cancels.iter().filter(|t| !withdrawn.contains(t)) {
+                engine.cancel(*task, sink);
+            }
+            match next {
+                Some(task) => engine.start(task, sink),
+                None => break,
+            }
+        }
+        let next = engine.step(budget, sink);
+        *lock(&self.load) = engine.load();
+        next
+    }
+
+    fn cancel(&self, task: u64) {
+        lock(&self.inbox).cancels.push(task);
+    }
+
+    fn card(&self) -> Card {
+        self.card.clone()
+    }
+
+    fn load(&self) -> Load {
+        let mut load = *lock(&self.load);
+        load.waiting += u32::try_from(lock(&self.inbox).tasks.len()).unwrap_or(u32::MAX);
+        load
+    }
+}
+
+/// Takes cancelled tasks out of the queue; answers their ids.
+fn withdraw(tasks: &mut VecDeque<Task>, cancels: &[u64]) -> Vec<u64> {
+    if cancels.is_empty() {
+        return Vec::new();
+    }
+    let mut gone = Vec::new();
+    tasks.retain(|task| {
+        let hit = cancels.contains(&task.id);
+        if hit {
+            gone.push(task.id);
+        }
+        !hit
+    });
+    gone
+}
+
+/// A panic in the engine is caught at the boundary; the next call sees a poisoned lock and the host rebuilds.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,164 @@
+//! A task as an engine keeps it: owned, typed, neutral values where the client said nothing.
+#![expect(unsafe_code, reason = "reads the borrowed task of the boundary once")]
+
+use crate::abi;
+use crate::abi::prim::{Kv, Str};
+use crate::abi::task as wire;
+
+/// What the output must match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrammarKind {
+    /// Nothing.
+    None,
+    /// The text is a JSON Schema.
+    JsonSchema,
+    /// The text is a regular expression.
+    Regex,
+    /// The text is a context-free grammar in Lark form.
+    Lark,
+    /// A kind that this build does not know.
+    Unknown(u32),
+}
+
+/// How the next token is chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sampling {
+    /// 0 = greedy.
+    pub temperature: f32,
+    /// 1 = off.
+    pub top_p: f32,
+    /// 0 = off.
+    pub top_k: u32,
+    /// 0 = off.
+    pub min_p: f32,
+    /// 1 = off.
+    pub typical_p: f32,
+    /// 1 = off.
+    pub repetition_penalty: f32,
+    /// 0 = off.
+    pub frequency_penalty: f32,
+    /// 0 = off.
+    pub presence_penalty: f32,
+    /// Start of the random numbers.
+    pub seed: Option<u64>,
+    /// (token, addition to its logit).
+    pub logit_bias: Vec<(u32, f32)>,
+    /// Tokens never chosen.
+    pub banned: Vec<u32>,
+    /// Where not empty, the only tokens that may be chosen.
+    pub allowed: Vec<u32>,
+}
+
+/// One generation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// Unique among all tasks of the engine.
+    pub id: u64,
+    /// Shared by the choices of one request.
+    pub group: u64,
+    /// The client-visible request id.
+    pub request_id: String,
+    /// Session for affinity; empty = none.
+    pub session_id: String,
+    /// The served name.
+    pub model: String,
+    /// The prompt.
+    pub tokens: Vec<u32>,
+    /// The prompt as text; may be empty.
+    pub text: String,
+    /// Most tokens to generate; 0 = up to the window.
+    pub max_tokens: u32,
+    /// Fewest tokens before an end token counts.
+    pub min_tokens: u32,
+    /// End tokens do not end the generation.
+    pub ignore_eos: bool,
+    /// Tokens that end the generation and are not part of it.
+    pub stop_tokens: Vec<u32>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// Alternatives per generated token; `None` = no log-probabilities.
+    pub logprobs: Option<u32>,
+    /// Alternatives per prompt token; `None` = no log-probabilities.
+    pub prompt_logprobs: Option<u32>,
+    /// Index into `tokens` at which generated text begins.
+    pub generated_from: u64,
+    /// Constraint on the output, and its text.
+    pub grammar: (GrammarKind, String),
+    /// Larger runs first.
+    pub priority: i32,
+    /// Time of [`super::now_ns`] after which the answer is of no use.
+    pub deadline_ns: Option<u64>,
+    /// Salt of the prefix cache.
+    pub cache_salt: String,
+    /// Adapter to apply; empty = none.
+    pub adapter: String,
+    /// Number of attachments; an engine without any must refuse a task that has some.
+    pub attachments: usize,
+    /// Engine-specific options.
+    pub options: Vec<(String, String)>,
+}
+
+impl Task {
+    /// Copies a task of the boundary.
+    ///
+    /// # Safety
+    /// `task` and everything it points to must be readable during the call.
+    pub(super) unsafe fn read(task: &wire::Task) -> Task {
+        // SAFETY: of all unsafe reads below: the caller vouches for the task and its views.
+        let text = |s: Str| unsafe { s.text() }.into_owned();
+        // SAFETY: as above.
+        let ids = |a: abi::prim::Array| unsafe { a.scalars::<u32>() }.into_owned();
+        let on = |flag: u32| task.flags & flag != 0;
+        Task {
+            id: task.task,
+            group: task.group,
+            request_id: text(task.request_id),
+            session_id: text(task.session_id),
+            model: text(task.model),
+            tokens: ids(task.tokens),
+            text: text(task.text),
+            max_tokens: task.max_tokens,
+            min_tokens: task.min_tokens,
+            ignore_eos: on(wire::IGNORE_EOS),
+            stop_tokens: ids(task.stop_tokens),
+            sampling: Sampling {
+                temperature: task.temperature,
+                top_p: task.top_p,
+                top_k: task.top_k,
+                min_p: task.min_p,
+                typical_p: task.typical_p,
+                repetition_penalty: task.repetition_penalty,
+                frequency_penalty: task.frequency_penalty,
+                presence_penalty: task.presence_penalty,
+                seed: on(wire::HAS_SEED).then_some(task.seed),
+                // SAFETY: as above.
+                logit_bias: unsafe { task.logit_bias.iter::<wire::LogitBias>() }
+                    .map(|b| (b.token, b.bias))
+                    .collect(),
+                banned: ids(task.banned),
+                allowed: ids(task.allowed),
+            },
+            logprobs: on(wire::LOGPROBS).then_some(task.top_logprobs),
+            prompt_logprobs: on(wire::PROMPT_LOGPROBS).then_some(task.prompt_top_logprobs),
+            generated_from: task.generated_from,
+            grammar: (kind(task.grammar.kind), text(task.grammar.text)),
+            priority: task.priority,
+            deadline_ns: (task.deadline_ns != 0).then_some(task.deadline_ns),
+            cache_salt: text(task.cache_salt),
+            adapter: text(task.adapter),
+            attachments: task.attachments.len,
+            // SAFETY: as above.
+            options: unsafe { task.options.iter::<Kv>() }.map(|kv| (text(kv.key), text(kv.value))).collect(),
+        }
+    }
+}
+
+fn kind(kind: u32) -> GrammarKind {
+    match kind {
+        wire::GRAMMAR_NONE => GrammarKind::None,
+        wire::GRAMMAR_JSON_SCHEMA => GrammarKind::JsonSchema,
+        wire::GRAMMAR_REGEX => GrammarKind::Regex,
+        wire::GRAMMAR_LARK => GrammarKind::Lark,
+        other => GrammarKind::Unknown(other),
+    }
+}
