@@ -29,7 +29,3 @@ pub mod manifest;
 #[cfg(feature = "proof")]
 pub mod proof;
 pub mod sdk;
-
-#[cfg(feature = "proof")]
-#[doc(hidden)]
-pub use abi_stable as __abi_stable;

@@ -1,8 +1,12 @@
 //! The layout proof: a Rust plugin carries abi_stable's description of each table it was built with, and the host
 //! compares it with its own. It is beside the contract, not part of it: a C plugin has none and loads all the same.
 
+#![expect(unsafe_code, reason = "makes the header that abi_stable looks for")]
+
 use abi_stable::StableAbi;
-use abi_stable::library::RootModule;
+use abi_stable::library::{
+    __call_root_module_loader, CheckTypeLayout, LibHeader, RootModule, RootModuleResult,
+};
 use abi_stable::package_version_strings;
 use abi_stable::sabi_types::VersionStrings;
 use abi_stable::std_types::{RSlice, RStr};
@@ -54,7 +58,28 @@ pub fn root() -> ProofsRef {
     Proofs { proofs: RSlice::from_slice(PROOFS) }.leak_into_prefix()
 }
 
+extern "C" fn erased_root() -> RootModuleResult {
+    __call_root_module_loader(root)
+}
+
+/// The type of [`HEADER`].
+pub type Header = LibHeader;
+
+/// What a plugin exports under abi_stable's loader name ([`crate::export_plugin!`] does it). The attribute macro that
+/// abi_stable offers for this would need every plugin to depend on abi_stable by name.
+// SAFETY: `erased_root` returns the root module of the named type.
+pub const HEADER: LibHeader =
+    unsafe { LibHeader::from_constructor::<ProofsRef>(erased_root, CheckTypeLayout::Yes) };
+
 /// This build's layout of the table with that C name.
 pub fn ours(table: &str) -> Option<&'static TypeLayout> {
     PROOFS.iter().find(|p| p.table.as_str() == table).map(|p| (p.layout)())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_exported_name_is_the_one_abi_stable_looks_for() {
+        assert_eq!(abi_stable::library::ROOT_MODULE_LOADER_NAME, "_1as_0lib_1header_0root_bmodule_bloader");
+    }
 }

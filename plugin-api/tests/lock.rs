@@ -1,5 +1,6 @@
 //! Holds `abi.lock` equal to the tables. `ABI_BLESS=1 cargo test -p cascadia-plugin-api` writes it anew.
 
+#[expect(clippy::disallowed_methods, reason = "blessing is asked for by the developer's environment")]
 #[test]
 fn the_lock_is_the_layout_of_the_tables() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/abi.lock");

@@ -356,14 +356,10 @@ macro_rules! export_plugin {
 #[macro_export]
 macro_rules! __export_proof {
     () => {
-        #[allow(unsafe_code, unreachable_pub)]
-        mod __cascadia_proof {
-            use $crate::__abi_stable as abi_stable;
-            #[abi_stable::export_root_module]
-            pub fn cascadia_proofs() -> $crate::proof::ProofsRef {
-                $crate::proof::root()
-            }
-        }
+        const _: () = {
+            #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
+            pub static PROOF: $crate::proof::Header = $crate::proof::HEADER;
+        };
     };
 }
 
