@@ -67,6 +67,7 @@ pub type Header = LibHeader;
 
 /// What a plugin exports under abi_stable's loader name ([`crate::export_plugin!`] does it). The attribute macro that
 /// abi_stable offers for this would need every plugin to depend on abi_stable by name.
+#[expect(clippy::declare_interior_mutable_const, reason = "copied once into the static that is exported")]
 // SAFETY: `erased_root` returns the root module of the named type.
 pub const HEADER: LibHeader =
     unsafe { LibHeader::from_constructor::<ProofsRef>(erased_root, CheckTypeLayout::Yes) };

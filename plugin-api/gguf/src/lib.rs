@@ -1,1 +1,21 @@
-//! In construction.
+//! Reads the header of a GGUF file: metadata, tensor table, where the tensor data begins.
+//!
+//! Pure: takes any `Read` (a `File`, or a `&[u8]` that holds at least the header) and opens nothing itself. What must
+//! hold: no input makes it panic, and it never holds much more memory than it has read bytes, because every count,
+//! length and depth is bounded by [`Limits`]. It knows nothing of engines, tokenizers or what a key means.
+
+mod error;
+mod file;
+mod input;
+mod parse;
+mod tensor;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::Error;
+pub use file::Gguf;
+pub use parse::Limits;
+pub use tensor::{Layout, Tensor, TensorType};
+pub use value::{Array, Value};

@@ -1,0 +1,142 @@
+//! The routes and what answers them: wire types in, wire types out; between them only `generate` types.
+
+pub mod guard;
+pub mod health;
+pub mod openai;
+pub mod routes;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::Response;
+use hyper::body::Incoming;
+
+use crate::config::Config;
+use crate::error::ApiError;
+use crate::http::server::{Answer, Connection, Service};
+use crate::http::{Body, respond};
+use crate::lifecycle::Lifecycle;
+use crate::models::Models;
+use crate::sched::Roster;
+use crate::telemetry::metrics::Metrics;
+use guard::{HttpGuard, RequestId};
+
+/// What every handler works with.
+pub struct Api {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// What is served.
+    pub models: Arc<Models>,
+    /// What runs.
+    pub roster: Arc<Roster>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Where the host is in its life.
+    pub lifecycle: Arc<Lifecycle>,
+    /// Whether the listener is on loopback, where the Host header must be too.
+    pub loopback: bool,
+}
+
+impl Api {
+    /// Largest body and largest rendered prompt, in bytes.
+    pub fn max_body(&self) -> u64 {
+        self.config.server.max_body_mb << 20
+    }
+
+    /// How long a body may take to come.
+    pub fn body_timeout(&self) -> Duration {
+        self.config.server.body_timeout.0
+    }
+}
+
+/// A request on its way to its handler.
+pub struct Call {
+    /// Method, headers and body.
+    pub request: hyper::Request<Incoming>,
+    /// The connection it came by.
+    pub connection: Connection,
+    /// Its id.
+    pub id: RequestId,
+    /// The part of the path that the route's template leaves open.
+    pub tail: String,
+}
+
+/// Why a request was not answered with a success.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Found before admission: books its rejection here.
+    Early(ApiError),
+    /// Found after admission: the generation has booked it.
+    Booked(ApiError),
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Refusal {
+        Refusal::Early(error)
+    }
+}
+
+/// The service of this API.
+pub fn service(api: Arc<Api>) -> Service {
+    Arc::new(move |request, connection| {
+        let api = Arc::clone(&api);
+        let answer: Answer = Box::pin(async move { answer(&api, request, connection).await });
+        answer
+    })
+}
+
+async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: Connection) -> Response<Body> {
+    let found = routes::find(request.method(), request.uri().path());
+    // Counts in its drop, so that a client that leaves early is counted too.
+    let guard = HttpGuard::new(Arc::clone(&api.metrics), found.label(), Instant::now());
+    let id = RequestId::of(request.headers());
+    let is_head = request.method() == hyper::Method::HEAD;
+    let mut response = match guard::host_allowed(api, request.headers()) {
+        Err(error) => respond::error(&error),
+        Ok(()) => dispatch(api, found, request, connection, &id).await,
+    };
+    if let Ok(value) = hyper::header::HeaderValue::from_str(&id.text) {
+        response.headers_mut().insert(respond::REQUEST_ID, value);
+    }
+    if is_head {
+        *response.body_mut() = Body::empty();
+    }
+    guard.answered(response.status().as_u16());
+    response
+}
+
+async fn dispatch(
+    api: &Arc<Api>,
+    found: routes::Found,
+    request: hyper::Request<Incoming>,
+    connection: Connection,
+    id: &RequestId,
+) -> Response<Body> {
+    use routes::{Found, Handler};
+    let (handler, tail) = match found {
+        Found::Route(route, tail) => (route.handler, tail),
+        Found::WrongMethod(route) => return respond::method_not_allowed(route.allow(), &route.wrong_method(request.method())),
+        Found::Nothing => return respond::error(&routes::unknown(request.uri().path())),
+    };
+    let call = Call { request, connection, id: id.clone(), tail };
+    let answered = match handler {
+        Handler::Chat => Box::pin(openai::chat::answer(api, call)).await,
+        Handler::Completions => Box::pin(openai::completions::answer(api, call)).await,
+        Handler::Models => Ok(openai::models::list(api)),
+        Handler::Cancel => Ok(openai::cancel::cancel(api, &call)),
+        Handler::Live => Ok(health::live()),
+        Handler::Ready => Ok(health::ready(api)),
+        Handler::Metrics => Ok(health::metrics(api)),
+    };
+    match answered {
+        Ok(response) => response,
+        Err(Refusal::Booked(error)) => respond::error(&error),
+        Err(Refusal::Early(error)) => {
+            if let Some(reason) = error.code.reason() {
+                api.metrics.reject(reason);
+            }
+            tracing::debug!(request = id.text, code = error.code.name(), error = error.message, "request refused");
+            respond::error(&error)
+        }
+    }
+}

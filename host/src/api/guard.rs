@@ -1,0 +1,134 @@
+//! What stands around every request: its id, its HTTP metrics, and the check of the host it was sent to.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use hyper::header::{HOST, HeaderMap};
+
+use super::Api;
+use crate::error::{ApiError, Code};
+use crate::http::respond::REQUEST_ID;
+use crate::telemetry::metrics::Metrics;
+
+/// The status booked for a request whose client left before there was an answer.
+const CLIENT_LEFT: u16 = 499;
+
+/// Books one HTTP request, answered or not.
+pub struct HttpGuard {
+    metrics: Arc<Metrics>,
+    label: &'static str,
+    begun: Instant,
+    status: u16,
+}
+
+impl HttpGuard {
+    /// A request to the route of that label has begun.
+    pub fn new(metrics: Arc<Metrics>, label: &'static str, begun: Instant) -> HttpGuard {
+        HttpGuard { metrics, label, begun, status: CLIENT_LEFT }
+    }
+
+    /// Its head is on the way.
+    pub fn answered(mut self, status: u16) {
+        self.status = status;
+    }
+}
+
+impl Drop for HttpGuard {
+    fn drop(&mut self) {
+        self.metrics.http(self.label, self.status, self.begun.elapsed().as_secs_f64());
+    }
+}
+
+/// A request's id: the client's own where it sent a usable one, else ours.
+#[derive(Debug, Clone)]
+pub struct RequestId {
+    /// The id.
+    pub text: String,
+    /// The client chose it, so it may cancel by it.
+    pub chosen: bool,
+}
+
+impl RequestId {
+    /// The id that the headers name, or a new one.
+    pub fn of(headers: &HeaderMap) -> RequestId {
+        let usable = |id: &&str| (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
+        match headers.get(REQUEST_ID).and_then(|v| v.to_str().ok()).filter(usable) {
+            Some(id) => RequestId { text: id.to_owned(), chosen: true },
+            None => RequestId { text: format!("req-{}", random_hex()), chosen: false },
+        }
+    }
+}
+
+/// 128 bits as hex that nobody can guess: a keyed hash of a counter, the keys from the system's random numbers.
+pub fn random_hex() -> String {
+    static KEYS: OnceLock<(RandomState, RandomState)> = OnceLock::new();
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // Two states of one thread share a key but for a step; hashing different values keeps the halves apart.
+    let (a, b) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
+    let n = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{:016x}{:016x}", a.hash_one((0_u8, n)), b.hash_one((1_u8, n)))
+}
+
+/// On loopback the Host header must be a loopback name or an allowed one: a web page that rebinds its own name to
+/// 127.0.0.1 must not reach the API from a browser.
+pub fn host_allowed(api: &Api, headers: &HeaderMap) -> Result<(), ApiError> {
+    if !api.loopback {
+        return Ok(());
+    }
+    let host = headers.get(HOST).map(|v| v.to_str().unwrap_or("?"));
+    let Some(host) = host.map(name_of) else { return Ok(()) };
+    let is_loopback = host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse().is_ok_and(crate::config::schema::is_loopback);
+    if is_loopback || api.config.server.allowed_hosts.iter().any(|h| h.eq_ignore_ascii_case(&host)) {
+        return Ok(());
+    }
+    let host: String = host.chars().take(100).collect();
+    let message = format!("host {host:?} is not served here; use localhost, or add it to server.allowed_hosts");
+    Err(ApiError::new(Code::HostNotAllowed, message))
+}
+
+/// The name in a Host header, without port and brackets.
+fn name_of(host: &str) -> String {
+    let name = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(n, _)| n),
+    };
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_do_not_repeat() {
+        let ids: std::collections::HashSet<_> = (0..10_000).map(|_| random_hex()).collect();
+        assert_eq!(ids.len(), 10_000);
+    }
+
+    #[test]
+    fn only_printable_short_client_ids_are_taken() {
+        let id = |value: &str| {
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = hyper::header::HeaderValue::from_str(value) {
+                headers.insert(REQUEST_ID, value);
+            }
+            RequestId::of(&headers)
+        };
+        assert!(id("my-id_1").chosen);
+        assert!(!id("with space").chosen);
+        assert!(!id(&"x".repeat(129)).chosen);
+        assert!(!id("").chosen);
+    }
+
+    #[test]
+    fn host_names_are_read_with_and_without_port() {
+        for (host, name) in [("LocalHost:80", "localhost"), ("[::1]:8000", "::1"), ("127.0.0.1", "127.0.0.1"), ("a.b.", "a.b")] {
+            assert_eq!(name_of(host), name);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The OpenAI dialect: chat and text completions, the list of models, cancelling.
+//!
+//! `fields` reads requests strictly by field; `chat` and `completions` make a generation of them; `run` takes it from
+//! admission to the answer; `frames` writes streams and `unary` whole answers.
+
+pub mod cancel;
+pub mod chat;
+pub mod completions;
+mod fields;
+mod frames;
+mod messages;
+pub mod models;
+mod params;
+mod run;
+mod unary;

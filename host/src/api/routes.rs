@@ -1,0 +1,144 @@
+//! Every route: method, path, who may call it, what answers it. The path's template is also its metric label.
+
+use hyper::Method;
+
+use crate::error::{ApiError, Code};
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auth {
+    /// Anyone who reaches the listener.
+    Open,
+    /// A client of the API.
+    Client,
+}
+
+/// What answers a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handler {
+    /// Chat completions.
+    Chat,
+    /// Text completions.
+    Completions,
+    /// The list of models.
+    Models,
+    /// Cancelling a generation.
+    Cancel,
+    /// Liveness.
+    Live,
+    /// Readiness.
+    Ready,
+    /// The metrics.
+    Metrics,
+}
+
+/// One route.
+#[derive(Debug)]
+pub struct Route {
+    /// POST, or GET with HEAD.
+    pub method: Method,
+    /// Path; a last part that begins with a colon stands for anything.
+    pub path: &'static str,
+    /// Who may call it.
+    pub auth: Auth,
+    /// What answers it.
+    pub handler: Handler,
+}
+
+/// All routes.
+pub static ROUTES: &[Route] = &[
+    Route { method: Method::POST, path: "/v1/chat/completions", auth: Auth::Client, handler: Handler::Chat },
+    Route { method: Method::POST, path: "/v1/completions", auth: Auth::Client, handler: Handler::Completions },
+    Route { method: Method::GET, path: "/v1/models", auth: Auth::Client, handler: Handler::Models },
+    Route { method: Method::POST, path: "/v1/cancel/:task_id", auth: Auth::Client, handler: Handler::Cancel },
+    Route { method: Method::GET, path: "/livez", auth: Auth::Open, handler: Handler::Live },
+    Route { method: Method::GET, path: "/readyz", auth: Auth::Open, handler: Handler::Ready },
+    Route { method: Method::GET, path: "/health", auth: Auth::Open, handler: Handler::Ready },
+    Route { method: Method::GET, path: "/health/live", auth: Auth::Open, handler: Handler::Live },
+    Route { method: Method::GET, path: "/health/ready", auth: Auth::Open, handler: Handler::Ready },
+    Route { method: Method::GET, path: "/metrics", auth: Auth::Open, handler: Handler::Metrics },
+];
+
+/// What a path leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A route, and the open part of its path.
+    Route(&'static Route, String),
+    /// The path is there, the method is not.
+    WrongMethod(&'static Route),
+    /// Nothing.
+    Nothing,
+}
+
+impl Found {
+    /// The metric label: a template, never what the client wrote.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Found::Route(route, _) | Found::WrongMethod(route) => route.path,
+            Found::Nothing => "unmatched",
+        }
+    }
+}
+
+impl Route {
+    /// The `Allow` header of its path.
+    pub fn allow(&self) -> &'static str {
+        if self.method == Method::POST { "POST" } else { "GET, HEAD" }
+    }
+
+    /// What a client is told that used another method.
+    pub fn wrong_method(&self, method: &Method) -> ApiError {
+        let method: String = method.as_str().chars().take(20).collect();
+        ApiError::new(Code::MethodNotAllowed, format!("{} takes {}, not {method}", self.path, self.allow()))
+    }
+
+    fn tail_of(&self, path: &str) -> Option<String> {
+        match self.path.split_once(':') {
+            None => (path == self.path).then(String::new),
+            Some((stem, _)) => path
+                .strip_prefix(stem)
+                .filter(|tail| !tail.is_empty() && !tail.contains('/'))
+                .map(str::to_owned),
+        }
+    }
+}
+
+/// The route of a path.
+pub fn find(method: &Method, path: &str) -> Found {
+    let mut wrong = None;
+    for route in ROUTES {
+        let Some(tail) = route.tail_of(path) else { continue };
+        if *method == route.method || (*method == Method::HEAD && route.method == Method::GET) {
+            return Found::Route(route, tail);
+        }
+        wrong = Some(route);
+    }
+    wrong.map_or(Found::Nothing, Found::WrongMethod)
+}
+
+/// What a client is told whose path leads nowhere.
+pub fn unknown(path: &str) -> ApiError {
+    let path: String = path.chars().take(200).collect();
+    ApiError::new(Code::UnknownRoute, format!("there is no {path:?}; the API is under /v1, see the README"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_templates_whatever_the_client_wrote() {
+        let label = |method: Method, path: &str| find(&method, path).label();
+        assert_eq!(label(Method::POST, "/v1/cancel/chatcmpl-1"), "/v1/cancel/:task_id");
+        assert_eq!(label(Method::POST, "/v1/cancel/a/b"), "unmatched");
+        assert_eq!(label(Method::GET, "/v1/chat/completions"), "/v1/chat/completions");
+        assert_eq!(label(Method::HEAD, "/livez"), "/livez");
+        assert_eq!(label(Method::GET, "/etc/passwd"), "unmatched");
+    }
+
+    #[test]
+    fn a_known_path_with_another_method_is_told_apart() {
+        assert!(matches!(find(&Method::GET, "/v1/completions"), Found::WrongMethod(_)));
+        assert!(matches!(find(&Method::HEAD, "/v1/completions"), Found::WrongMethod(_)));
+    }
+}

@@ -1,0 +1,196 @@
+//! The composition root: plugins, models, listener, and the end. Nothing else makes a server.
+
+mod bring_up;
+mod choose;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::api::{self, Api};
+use crate::config::schema::is_loopback;
+use crate::config::{Config, env};
+use crate::http::server;
+use crate::lifecycle::Lifecycle;
+use crate::models::Models;
+use crate::plugins::services;
+use crate::sched::Roster;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::plugin_metrics::PluginMetrics;
+use choose::Chosen;
+
+/// Why the host did not serve to its end.
+#[derive(Debug)]
+pub struct Failed {
+    /// One line.
+    pub message: String,
+    /// The way it was called is at fault.
+    pub usage: bool,
+}
+
+impl Failed {
+    fn usage(message: impl Into<String>) -> Failed {
+        Failed { message: message.into(), usage: true }
+    }
+
+    fn run(message: impl Into<String>) -> Failed {
+        Failed { message: message.into(), usage: false }
+    }
+}
+
+/// Serves until a signal ends it.
+pub fn run(config: Config) -> Result<(), Failed> {
+    let address = config.address().map_err(Failed::usage)?;
+    let metrics = Arc::new(Metrics::new());
+    let executable = std::env::current_exe().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
+    let chosen = choose::choose(&config, &executable, &metrics)?;
+    for (name, value) in chosen.environment() {
+        env::set_before_threads(name, value).map_err(Failed::usage)?;
+    }
+    // One thread for sockets and bodies: more would wake each other for every token. The engines have their own.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(4)
+        .enable_all()
+        .build()
+        .map_err(|e| Failed::run(format!("the runtime did not start: {e}")))?;
+    let served = runtime.block_on(serve(config, address, metrics, chosen));
+    // A plugin that hangs in a blocking call must not keep the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+async fn serve(config: Config, address: SocketAddr, metrics: Arc<Metrics>, chosen: Chosen) -> Result<(), Failed> {
+    let signals = Signals::install().map_err(|e| Failed::run(format!("signals cannot be received: {e}")))?;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|e| Failed::run(format!("cannot listen on {address}: {e}; choose another with --api")))?;
+    let bound = listener.local_addr().unwrap_or(address);
+    services::start(Arc::new(PluginMetrics::new(Arc::clone(&metrics))), config.level().unwrap_or(tracing::Level::INFO));
+    let config = Arc::new(config);
+    let api = Arc::new(Api {
+        models: Arc::new(Models::default()),
+        roster: Arc::new(Roster::default()),
+        metrics,
+        lifecycle: Arc::new(Lifecycle::default()),
+        loopback: is_loopback(bound.ip()),
+        config,
+    });
+    let host = Host { api, give_up: Arc::new(AtomicBool::new(false)) };
+    host.listen(listener);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, "listening");
+    host.until_signal(chosen, signals).await
+}
+
+struct Host {
+    api: Arc<Api>,
+    /// Tells engines that are being built to give up.
+    give_up: Arc<AtomicBool>,
+}
+
+impl Host {
+    fn listen(&self, listener: TcpListener) {
+        let (server, life) = (&self.api.config.server, &self.api.lifecycle);
+        let limits =
+            server::Limits { connections: server.max_connections, header_timeout: server.header_timeout.0 };
+        let service = api::service(Arc::clone(&self.api));
+        life.tasks.spawn(server::serve(listener, limits, service, life.stop.clone(), life.tasks.clone()));
+        let (roster, stop) = (Arc::clone(&self.api.roster), life.stop.clone());
+        let patience = self.api.config.limits.slow_client_timeout.0;
+        life.tasks.spawn(async move {
+            let mut every = tokio::time::interval(Duration::from_secs(1).min(patience / 2).max(Duration::from_millis(10)));
+            loop {
+                tokio::select! {
+                    _ = every.tick() => roster.cut_slow(patience),
+                    () = stop.cancelled() => return,
+                }
+            }
+        });
+    }
+
+    async fn until_signal(&self, chosen: Chosen, mut signals: Signals) -> Result<(), Failed> {
+        let (api, give_up) = (Arc::clone(&self.api), Arc::clone(&self.give_up));
+        let mut building = tokio::task::spawn_blocking(move || bring_up::all(&api, chosen, &give_up));
+        tokio::select! {
+            built = &mut building => {
+                built.unwrap_or_else(|_| Err(Failed::run("an engine's build panicked")))?;
+                self.api.lifecycle.ready();
+                let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();
+                tracing::info!(models = models.join(","), "ready");
+                signals.next().await;
+            }
+            _ = signals.next() => {}
+        }
+        self.give_up.store(true, Ordering::Relaxed);
+        tokio::select! {
+            () = self.drain() => {}
+            number = signals.next() => {
+                tracing::warn!("second signal: ending now");
+                crate::plugins::leave(128 + number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets running generations end, then ends the rest: error frames, engines, connections, in this order.
+    async fn drain(&self) {
+        let (api, life) = (&self.api, &self.api.lifecycle);
+        life.drain();
+        let deadline = Instant::now() + api.config.server.drain_timeout.0;
+        tracing::info!(running = api.roster.len(), deadline = %api.config.server.drain_timeout, "draining");
+        wait_until(deadline, || api.roster.is_empty()).await;
+        let left = api.roster.len();
+        if left > 0 {
+            tracing::warn!(left, "drain deadline passed: ending what still runs");
+        }
+        api.roster.tear_down();
+        // The error frames of those that were ended are on their way; a client that does not read is not waited for.
+        wait_until(Instant::now() + Duration::from_secs(2), || api.roster.is_empty()).await;
+        let workers: Vec<_> = api.models.serving().iter().map(|m| Arc::clone(&m.worker)).collect();
+        let closed = tokio::task::spawn_blocking(move || {
+            for worker in workers {
+                if !worker.close(Duration::from_secs(5)) {
+                    tracing::warn!(worker = worker.id(), "engine did not return; leaving it behind");
+                }
+            }
+        });
+        if closed.await.is_err() {
+            tracing::warn!("closing the engines panicked");
+        }
+        life.stop.cancel();
+        life.tasks.close();
+        if tokio::time::timeout(Duration::from_secs(2), life.tasks.wait()).await.is_err() {
+            tracing::warn!("connections did not end in time");
+        }
+        tracing::info!("stopped");
+    }
+}
+
+async fn wait_until(deadline: Instant, done: impl Fn() -> bool) {
+    while !done() && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn install() -> std::io::Result<Signals> {
+        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The number of the next signal to stop.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = self.interrupt.recv() => libc::SIGINT,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The command line: flags become one more layer of the configuration; commands print what they answer.
+
+mod flags;
+
+use clap::{Parser, Subcommand};
+
+use crate::app;
+use crate::config::{Config, env, merge};
+use crate::telemetry::{logs, reference};
+use flags::ServeFlags;
+
+/// Serves language models through engine plugins, with the OpenAI API.
+#[derive(Parser)]
+#[command(name = "cascadia-host", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeFlags,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve; what the host does without a command too.
+    Serve(Box<ServeFlags>),
+    /// Print a generated document.
+    #[command(hide = true)]
+    GenDocs {
+        /// Which: metrics.
+        document: String,
+    },
+}
+
+/// Exit status of a usage or configuration error.
+const USAGE: i32 = 2;
+
+/// Runs the command line; answers the exit status.
+pub fn main() -> i32 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; clap knows where each goes.
+            return if error.print().is_ok() { error.exit_code() } else { USAGE };
+        }
+    };
+    match cli.command {
+        None => serve(&cli.serve),
+        Some(Command::Serve(flags)) => serve(&flags),
+        Some(Command::GenDocs { document }) => generate(&document),
+    }
+}
+
+fn serve(flags: &ServeFlags) -> i32 {
+    match configuration(flags) {
+        Err(problem) => complain(&problem, USAGE),
+        Ok(config) => {
+            logs::start(config.level().unwrap_or(tracing::Level::INFO), config.log.format);
+            match app::run(config) {
+                Ok(()) => 0,
+                Err(app::Failed { message, usage }) => complain(&message, if usage { USAGE } else { 1 }),
+            }
+        }
+    }
+}
+
+fn configuration(flags: &ServeFlags) -> Result<Config, String> {
+    let mut layers = Vec::new();
+    if let Some(path) = &flags.config {
+        layers.push(merge::file(path).map_err(|e| e.to_string())?);
+    }
+    layers.push(env::table());
+    layers.push(flags.table()?);
+    let mut config = merge::resolve(layers).map_err(|e| e.to_string())?;
+    flags.name_single_model(&mut config)?;
+    Ok(config)
+}
+
+#[expect(clippy::print_stdout, reason = "the document is the command's answer")]
+fn generate(document: &str) -> i32 {
+    match document {
+        "metrics" => {
+            print!("{}", reference::markdown());
+            0
+        }
+        other => complain(&format!("there is no document {other:?}; there is metrics"), USAGE),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a command line tells its user what went wrong")]
+fn complain(message: &str, code: i32) -> i32 {
+    eprintln!("cascadia-host: {message}");
+    code
+}

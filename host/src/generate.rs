@@ -1,0 +1,51 @@
+//! The neutral vocabulary of a generation: what every API maps to and every engine maps from.
+//!
+//! Pure: no clock, no I/O, no runtime. Knows neither the wire types of an API nor the tables of a plugin.
+
+pub mod assemble;
+pub mod end;
+pub mod piece;
+pub mod request;
+pub mod stop;
+pub mod utf8;
+
+pub use assemble::Assembler;
+pub use end::{Cause, End};
+pub use piece::{Failure, Finish, Kind, Piece};
+pub use request::{Request, Sampling};
+
+/// What happens in a generation, in order: any number of texts, then one end.
+#[derive(Debug, PartialEq)]
+pub enum Event<'a> {
+    /// Text that may be shown; `tokens` are the generated tokens it stands for, with any that gave no text so far.
+    Text {
+        /// Whole characters, never empty.
+        text: &'a str,
+        /// Generated tokens since the last event.
+        tokens: u32,
+    },
+    /// Nothing follows.
+    End {
+        /// How it ended.
+        end: &'a End,
+        /// The counts of the whole generation.
+        usage: Usage,
+    },
+}
+
+/// Token counts of a generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub prompt: u32,
+    /// Of these, taken from a prefix cache, where the engine says so.
+    pub cached: Option<u32>,
+    /// Tokens generated, with those that a stop string cut off.
+    pub completion: u32,
+}
+
+/// Writes events as the bytes that an API sends or collects.
+pub trait Consumer: Send {
+    /// Appends what the event looks like to `out`. Called with a lock held: must be quick and never block.
+    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>);
+}

@@ -1,0 +1,205 @@
+//! From an engine's pieces to text that may be shown: token ids → bytes → whole characters → up to a stop string.
+
+use super::stop::Matcher;
+use super::utf8::Joiner;
+use super::{Finish, Piece, Usage};
+
+/// Turns token ids into bytes; one per generation.
+pub trait Detokenize: Send {
+    /// Appends the token's bytes, which may end inside a character. False for an id that has none.
+    fn push(&mut self, token: u32, out: &mut Vec<u8>) -> bool;
+
+    /// Appends bytes that were held back; called once, at the end.
+    fn finish(&mut self, _out: &mut Vec<u8>) {}
+}
+
+/// What a piece led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More may come.
+    Open,
+    /// A stop string is complete: the engine must stop, and nothing that it still sends counts.
+    StopString,
+    /// The engine has ended it.
+    Ended(Finish),
+}
+
+/// The text side of one generation.
+pub struct Assembler {
+    detokenizer: Box<dyn Detokenize>,
+    joiner: Joiner,
+    stops: Matcher,
+    bytes: Vec<u8>,
+    text: String,
+    shown: String,
+    /// Tokens generated since the last text that was shown.
+    pending: u32,
+    usage: Usage,
+    unknown_tokens: bool,
+}
+
+impl Assembler {
+    /// A generation with this prompt length, whose text ends at one of `stops`.
+    pub fn new(detokenizer: Box<dyn Detokenize>, stops: Vec<String>, prompt_tokens: u32) -> Assembler {
+        Assembler {
+            detokenizer,
+            joiner: Joiner::default(),
+            stops: Matcher::new(stops),
+            bytes: Vec::new(),
+            text: String::new(),
+            shown: String::new(),
+            pending: 0,
+            usage: Usage { prompt: prompt_tokens, ..Usage::default() },
+            unknown_tokens: false,
+        }
+    }
+
+    /// Takes a piece. Text to show, with the tokens it stands for, goes to `show`, at most once.
+    pub fn push(&mut self, piece: Piece<'_>, show: impl FnOnce(&str, u32)) -> Progress {
+        if let Some(n) = piece.prompt_tokens {
+            self.usage.prompt = n;
+        }
+        if piece.cached_tokens.is_some() {
+            self.usage.cached = piece.cached_tokens;
+        }
+        let new = u32::try_from(piece.tokens.len()).unwrap_or(u32::MAX);
+        self.usage.completion = self.usage.completion.saturating_add(new);
+        self.pending = self.pending.saturating_add(new);
+        self.shown.clear();
+        let stopped = if piece.bytes.is_empty() { self.tokens(piece.tokens) } else { self.take(piece.bytes) };
+        let progress = match piece.finish {
+            _ if stopped => Progress::StopString,
+            Some(finish) => {
+                self.flush();
+                Progress::Ended(finish)
+            }
+            None => Progress::Open,
+        };
+        if !self.shown.is_empty() {
+            show(&self.shown, std::mem::take(&mut self.pending));
+        }
+        progress
+    }
+
+    /// Gives up what was held back, when somebody else ends the generation.
+    pub fn abandon(&mut self, show: impl FnOnce(&str, u32)) {
+        self.shown.clear();
+        self.flush();
+        if !self.shown.is_empty() {
+            show(&self.shown, std::mem::take(&mut self.pending));
+        }
+    }
+
+    /// The counts so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Whether an id came that the tokenizer does not have; asked once.
+    pub fn take_unknown_tokens(&mut self) -> bool {
+        std::mem::take(&mut self.unknown_tokens)
+    }
+
+    /// Token by token, so that the usage of a multi-token piece ends at the token that completed a stop string.
+    fn tokens(&mut self, tokens: &[u32]) -> bool {
+        for (i, token) in tokens.iter().enumerate() {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.clear();
+            self.unknown_tokens |= !self.detokenizer.push(*token, &mut bytes);
+            let stopped = self.take(&bytes);
+            self.bytes = bytes;
+            if stopped {
+                let unread = u32::try_from(tokens.len() - 1 - i).unwrap_or(0);
+                self.usage.completion = self.usage.completion.saturating_sub(unread);
+                self.pending = self.pending.saturating_sub(unread);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        self.text.clear();
+        self.joiner.push(bytes, &mut self.text);
+        !self.text.is_empty() && self.stops.push(&self.text, &mut self.shown)
+    }
+
+    /// Tokens that were generated and gave no text; asked at the end.
+    pub fn take_pending(&mut self) -> u32 {
+        std::mem::take(&mut self.pending)
+    }
+
+    fn flush(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        self.detokenizer.finish(&mut bytes);
+        self.text.clear();
+        self.joiner.push(&bytes, &mut self.text);
+        self.bytes = bytes;
+        self.joiner.finish(&mut self.text);
+        if !self.stops.push(&self.text, &mut self.shown) {
+            self.stops.finish(&mut self.shown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bytes;
+    impl Detokenize for Bytes {
+        fn push(&mut self, token: u32, out: &mut Vec<u8>) -> bool {
+            u8::try_from(token).map(|b| out.push(b)).is_ok()
+        }
+    }
+
+    fn ids(text: &str) -> Vec<u32> {
+        text.bytes().map(u32::from).collect()
+    }
+
+    fn push(a: &mut Assembler, tokens: &[u32], finish: Option<Finish>) -> (String, u32, Progress) {
+        let (mut text, mut n) = (String::new(), 0);
+        let progress = a.push(Piece { tokens, finish, ..Piece::default() }, |t, k| {
+            text.push_str(t);
+            n = k;
+        });
+        (text, n, progress)
+    }
+
+    #[test]
+    fn tokens_without_text_ride_with_the_next_text() {
+        let mut a = Assembler::new(Box::new(Bytes), vec![], 3);
+        assert_eq!(push(&mut a, &[0xC3], None), (String::new(), 0, Progress::Open));
+        assert_eq!(push(&mut a, &[0xA9], None), ("\u{e9}".into(), 2, Progress::Open));
+        assert_eq!(a.usage(), Usage { prompt: 3, cached: None, completion: 2 });
+    }
+
+    #[test]
+    fn usage_counts_what_was_generated_up_to_the_stop_string() {
+        let mut a = Assembler::new(Box::new(Bytes), vec!["END".into()], 1);
+        assert_eq!(push(&mut a, &ids("okENDmore"), None), ("ok".into(), 5, Progress::StopString));
+        assert_eq!(a.usage().completion, 5);
+    }
+
+    #[test]
+    fn held_text_comes_out_when_the_engine_ends_or_somebody_else_does() {
+        let mut a = Assembler::new(Box::new(Bytes), vec!["END".into()], 1);
+        assert_eq!(push(&mut a, &ids("xEN"), None).0, "x");
+        let (text, n, progress) = push(&mut a, &[], Some(Finish::Length));
+        assert_eq!((text.as_str(), n, progress), ("EN", 2 - 2, Progress::Ended(Finish::Length)));
+        let mut b = Assembler::new(Box::new(Bytes), vec!["END".into()], 1);
+        push(&mut b, &ids("E"), None);
+        let mut rest = String::new();
+        b.abandon(|t, _| rest.push_str(t));
+        assert_eq!(rest, "E");
+    }
+
+    #[test]
+    fn unknown_ids_are_noticed_and_give_nothing() {
+        let mut a = Assembler::new(Box::new(Bytes), vec![], 1);
+        assert_eq!(push(&mut a, &[999], None).0, "");
+        assert!(a.take_unknown_tokens());
+        assert!(!a.take_unknown_tokens());
+    }
+}

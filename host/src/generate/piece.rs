@@ -1,0 +1,66 @@
+//! A piece of a generation as an engine delivered it, borrowed for the moment.
+
+/// What kind of failure it is, for what a client is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The engine's own queue is full.
+    QueueFull,
+    /// The prompt does not fit the window.
+    PromptTooLong,
+    /// Values that the engine cannot take.
+    Refused,
+    /// The model is not there.
+    NotFound,
+    /// The engine, or a part of it, is not there.
+    Unavailable,
+    /// Anything else: a fault of the engine.
+    Fault,
+}
+
+/// How an engine says that it failed on a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind it is.
+    pub kind: Kind,
+    /// Name of the code, for logs and for `code` in an error frame.
+    pub code: &'static str,
+    /// One line.
+    pub message: String,
+    /// A JSON object, or empty.
+    pub details: String,
+}
+
+impl Failure {
+    /// A failure that the host itself found.
+    pub fn fault(code: &'static str, message: impl Into<String>) -> Failure {
+        Failure { kind: Kind::Fault, code, message: message.into(), details: String::new() }
+    }
+}
+
+/// What the engine says about the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finish {
+    /// An end token or a stop token.
+    Stop,
+    /// The token limit or the window.
+    Length,
+    /// It was cancelled.
+    Cancelled,
+    /// It failed.
+    Error(Failure),
+}
+
+/// A piece.
+#[derive(Debug, Clone, Default)]
+pub struct Piece<'a> {
+    /// New token ids.
+    pub tokens: &'a [u32],
+    /// Their bytes, when the engine detokenizes; else empty.
+    pub bytes: &'a [u8],
+    /// Prompt tokens as the engine counts them.
+    pub prompt_tokens: Option<u32>,
+    /// Of these, from a prefix cache.
+    pub cached_tokens: Option<u32>,
+    /// Set on the last piece.
+    pub finish: Option<Finish>,
+}

@@ -1,0 +1,10 @@
+//! HTTP: connections, bodies, errors on the wire. Knows hyper; knows no route and no API.
+
+pub mod body;
+pub mod read;
+pub mod respond;
+pub mod server;
+pub mod stream;
+
+pub use body::Body;
+pub use server::{Connection, Service};

@@ -1,0 +1,52 @@
+//! The body of a response: some bytes, or a generation as it comes.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use super::stream::Stream;
+
+/// A response's body.
+pub enum Body {
+    /// Bytes that are there.
+    Full(Bytes),
+    /// A generation.
+    Stream(Box<Stream>),
+}
+
+impl Body {
+    /// No bytes.
+    pub fn empty() -> Body {
+        Body::Full(Bytes::new())
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Body::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Body::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Body::Stream(stream) => stream.poll_bytes(cx).map(|bytes| bytes.map(|b| Ok(Frame::data(b)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Body::Full(bytes) => bytes.is_empty(),
+            Body::Stream(stream) => stream.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Body::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Body::Stream(_) => SizeHint::default(),
+        }
+    }
+}

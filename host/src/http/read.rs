@@ -1,0 +1,48 @@
+//! Reads a request's body: bounded, with a deadline, refused by its stated length before a byte is read.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+
+use crate::error::{ApiError, Code};
+
+/// The whole body, at most `limit` bytes, within `timeout`.
+pub async fn body(body: Incoming, limit: u64, timeout: Duration) -> Result<Bytes, ApiError> {
+    use hyper::body::Body;
+    let too_large = || {
+        let mib = limit >> 20;
+        ApiError::new(Code::BodyTooLarge, format!("the body is over {mib} MiB; raise --api-max-body-mb or send less"))
+    };
+    if body.size_hint().lower() > limit {
+        return Err(too_large());
+    }
+    let limited = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX));
+    match tokio::time::timeout(timeout, limited.collect()).await {
+        Err(_) => Err(ApiError::new(Code::RequestTimeout, format!("the body did not come within {timeout:?}"))),
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(e)) if e.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
+        Ok(Err(e)) => Err(ApiError::new(Code::InvalidJson, format!("the body could not be read: {e}"))),
+    }
+}
+
+/// Refuses a body that says it is something else than plain JSON.
+pub fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let unsupported = |what: &str, value: &str| {
+        let value: String = value.chars().take(100).collect();
+        Err(ApiError::new(Code::UnsupportedMediaType, format!("{what} is {value:?}; send plain application/json")))
+    };
+    if let Some(value) = headers.get(CONTENT_TYPE) {
+        let text = value.to_str().unwrap_or_default();
+        let media = text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if media != "application/json" && !media.ends_with("+json") {
+            return unsupported("content-type", text);
+        }
+    }
+    match headers.get(CONTENT_ENCODING).map(|v| v.to_str().unwrap_or_default()) {
+        None | Some("identity" | "") => Ok(()),
+        Some(other) => unsupported("content-encoding", other),
+    }
+}

@@ -1,0 +1,99 @@
+//! Accepts connections and serves them with the service it is given.
+//!
+//! What must hold: the number of connections is bounded; a head must come within its deadline; a connection ends when its
+//! token is cancelled, whatever its client does; an accept error never ends the loop.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Body;
+
+/// What a handler knows of the connection.
+#[derive(Clone)]
+pub struct Connection {
+    /// The other side.
+    pub peer: SocketAddr,
+    /// Cancelling it ends the connection at once.
+    pub token: CancellationToken,
+}
+
+/// The future of an answer.
+pub type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+/// Answers requests.
+pub type Service = Arc<dyn Fn(Request<Incoming>, Connection) -> Answer + Send + Sync>;
+
+/// The listener's bounds.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Most connections at once.
+    pub connections: usize,
+    /// How long a head may take.
+    pub header_timeout: Duration,
+}
+
+/// Accepts until `stop` is cancelled. Connections are tracked by `tasks` and end with `stop` too.
+pub async fn serve(listener: TcpListener, limits: Limits, service: Service, stop: CancellationToken, tasks: TaskTracker) {
+    let slots = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        // A slot first: what cannot be served waits in the kernel's backlog.
+        let slot = tokio::select! {
+            slot = Arc::clone(&slots).acquire_owned() => slot,
+            () = stop.cancelled() => return,
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        match (slot, accepted) {
+            (Ok(slot), Ok((socket, peer))) => {
+                let connection = Connection { peer, token: stop.child_token() };
+                let service = Arc::clone(&service);
+                tasks.spawn(async move {
+                    converse(socket, connection, limits.header_timeout, service).await;
+                    drop(slot);
+                });
+            }
+            (_, Err(error)) => {
+                // Out of descriptors, or a connection that died before it was accepted: neither is a reason to stop.
+                tracing::warn!(%error, "connection not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            (Err(_), _) => return,
+        }
+    }
+}
+
+async fn converse(socket: TcpStream, connection: Connection, header_timeout: Duration, service: Service) {
+    // Without it a token waits up to 40 ms for the acknowledgement of the one before.
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%error, "nodelay not set");
+    }
+    let token = connection.token.clone();
+    let answer = service_fn(move |request| {
+        let answer = service(request, connection.clone());
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout)
+        .serve_connection(TokioIo::new(socket), answer);
+    tokio::select! {
+        ended = http => if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended");
+        },
+        () = token.cancelled() => {}
+    }
+}

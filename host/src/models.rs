@@ -1,0 +1,151 @@
+//! What is served: each model with its worker, its text side and its card; and the state of those not up yet.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::RwLock;
+
+use crate::error::{ApiError, Code};
+use crate::generate::assemble::Detokenize;
+use crate::plugins::Card;
+use crate::prompt::Text;
+use crate::prompt::detok::{Detokenizer, Pushed};
+use crate::sched::Worker;
+
+/// A model that is up.
+pub struct Model {
+    /// The served name; also the metric label.
+    pub name: String,
+    /// Seconds since 1970 when it came up.
+    pub created: u64,
+    /// What identifies the way answers are made: engine, version, model.
+    pub fingerprint: String,
+    /// The engine instance.
+    pub worker: Arc<Worker>,
+    /// Template and tokenizer.
+    pub text: Arc<Text>,
+    /// What the engine says about it.
+    pub card: Card,
+}
+
+impl Model {
+    /// Most tokens of prompt and answer together, by engine and model files; none when neither says.
+    pub fn window(&self) -> Option<u32> {
+        let card = u32::try_from(self.card.context_length).ok().filter(|n| *n > 0);
+        match (card, self.text.context_length()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// A detokenizer for one generation. `continues`: the answer goes on where the prompt ends.
+    pub fn detokenizer(&self, continues: bool) -> Box<dyn Detokenize> {
+        let detokenizer = self.text.detokenizer();
+        Box::new(Bytes(if continues { detokenizer.continuing() } else { detokenizer }))
+    }
+}
+
+struct Bytes(Detokenizer);
+
+impl Detokenize for Bytes {
+    fn push(&mut self, token: u32, out: &mut Vec<u8>) -> bool {
+        self.0.push(token, out) != Pushed::Unknown
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.0.finish(out);
+    }
+}
+
+/// A model's state.
+#[derive(Clone)]
+enum State {
+    Loading,
+    Up(Arc<Model>),
+    Failed(String),
+}
+
+/// All models, in the order they were asked for.
+#[derive(Default)]
+pub struct Models {
+    models: RwLock<Vec<(String, State)>>,
+}
+
+impl Models {
+    /// A model is being built.
+    pub fn loading(&self, name: &str) {
+        self.set(name, State::Loading);
+    }
+
+    /// A model is up.
+    pub fn up(&self, model: Arc<Model>) {
+        self.set(&model.name.clone(), State::Up(model));
+    }
+
+    /// A model did not come up.
+    pub fn failed(&self, name: &str, reason: String) {
+        self.set(name, State::Failed(reason));
+    }
+
+    fn set(&self, name: &str, state: State) {
+        let mut models = self.models.write();
+        match models.iter_mut().find(|(n, _)| n == name) {
+            Some(slot) => slot.1 = state,
+            None => models.push((name.to_owned(), state)),
+        }
+    }
+
+    /// The models that are up.
+    pub fn serving(&self) -> Vec<Arc<Model>> {
+        let models = self.models.read();
+        models.iter().filter_map(|(_, s)| if let State::Up(m) = s { Some(Arc::clone(m)) } else { None }).collect()
+    }
+
+    /// What keeps the host from being ready, one line each.
+    pub fn not_ready(&self) -> Vec<String> {
+        let models = self.models.read();
+        if models.is_empty() {
+            return vec!["no model".to_owned()];
+        }
+        let why = |(name, state): &(String, State)| match state {
+            State::Loading => Some(format!("{name} is loading")),
+            State::Failed(reason) => Some(format!("{name} failed: {reason}")),
+            State::Up(model) => model.worker.down().map(|reason| format!("{name} is down: {reason}")),
+        };
+        models.iter().filter_map(why).collect()
+    }
+
+    /// The model a request names; without a name the only one there is.
+    pub fn resolve(&self, name: Option<&str>) -> Result<Arc<Model>, ApiError> {
+        let models = self.models.read();
+        let found = match name {
+            Some(name) => models.iter().find(|(n, _)| n == name),
+            None if models.len() == 1 => models.first(),
+            None => {
+                let names: Vec<_> = models.iter().map(|(n, _)| n.as_str()).collect();
+                let message = format!("model is missing; it is one of {}", names.join(", "));
+                return Err(ApiError::new(Code::InvalidValue, message).param("model"));
+            }
+        };
+        let unavailable = |message: String| Err(ApiError::new(Code::EngineUnavailable, message));
+        match found {
+            None => {
+                let names: Vec<_> = models.iter().map(|(n, _)| n.as_str()).collect();
+                let asked: String = name.unwrap_or_default().chars().take(200).collect();
+                let message = format!("there is no model {asked:?}; there is {}", names.join(", "));
+                Err(ApiError::new(Code::ModelNotFound, message).param("model"))
+            }
+            Some((name, State::Loading)) => unavailable(format!("{name} is loading; try again soon")),
+            Some((name, State::Failed(reason))) => unavailable(format!("{name} did not come up: {reason}")),
+            Some((name, State::Up(model))) => match model.worker.down() {
+                None => Ok(Arc::clone(model)),
+                Some(reason) => unavailable(format!("{name} is down: {reason}")),
+            },
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}

@@ -1,0 +1,33 @@
+//! Plugins: finding, checking, opening and calling them. The only place with `unsafe`, libloading and abi_stable.
+//!
+//! What must hold: nothing of a plugin runs before its file, its manifest and its options were checked; a library is
+//! never closed; types of the boundary end in [`handle`], beyond it only `generate` types travel.
+
+pub mod build;
+pub mod elf;
+pub mod error;
+pub mod find;
+pub mod handle;
+pub mod link;
+pub mod load;
+pub mod manifest;
+pub mod options;
+pub mod precheck;
+pub mod proof;
+pub mod services;
+
+pub use build::{Built, Card};
+pub use error::LoadError;
+pub use handle::{EngineHandle, Next};
+pub use link::Link;
+pub use load::Library;
+
+/// Ends the process without running anything more: what plugins have opened may have threads and destructors that do not
+/// go together.
+pub fn leave(code: i32) -> ! {
+    // SAFETY: ends the process; nothing runs after it.
+    #[expect(unsafe_code, reason = "std has no exit without destructors")]
+    unsafe {
+        libc::_exit(code)
+    }
+}

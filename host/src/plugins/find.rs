@@ -1,0 +1,55 @@
+//! From `--plugin` and `--plugin-dir` to files. Never the working directory, never the linker's search path.
+
+use std::path::{Path, PathBuf};
+
+use super::error::{LoadError, not_found};
+use crate::telemetry::labels::LoadStage;
+
+/// The file that `name` means: a path when it has a `/`; else a file name, or a bare name (`ov-genai` is
+/// `libov_genai.so`), looked for in `dirs`, then beside the executable, then in its `plugins/`.
+pub fn one(name: &str, dirs: &[PathBuf], executable: &Path) -> Result<PathBuf, LoadError> {
+    if name.contains('/') {
+        let path = PathBuf::from(name);
+        return match path.metadata() {
+            Ok(_) => path.canonicalize().map_err(|e| LoadError::new(name, LoadStage::Find, e.to_string())),
+            Err(e) => Err(LoadError::new(name, LoadStage::Find, format!("cannot be read: {e}"))),
+        };
+    }
+    let file = if name.ends_with(".so") { name.to_owned() } else { format!("lib{}.so", name.replace('-', "_")) };
+    let beside = executable.parent().map(Path::to_path_buf).unwrap_or_default();
+    let tried: Vec<_> = dirs.iter().cloned().chain([beside.clone(), beside.join("plugins")]).map(|d| d.join(&file)).collect();
+    match tried.iter().find(|p| p.is_file()) {
+        Some(path) => path.canonicalize().map_err(|e| LoadError::file(path, LoadStage::Find, e.to_string())),
+        None => Err(not_found(name, &tried)),
+    }
+}
+
+/// The libraries of a folder: `lib*.so` in it, sorted. A folder that cannot be read is an error.
+pub fn all(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let unreadable = |e: std::io::Error| LoadError::file(dir, LoadStage::Find, format!("cannot be read: {e}"));
+    let mut found = Vec::new();
+    for entry in dir.read_dir().map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let is_library = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .is_some_and(|n| n.starts_with("lib") && n.ends_with(".so") && !n.starts_with(".gen-"));
+        if is_library && path.is_file() {
+            found.push(path.canonicalize().map_err(unreadable)?);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_is_looked_for_in_the_given_folders_then_beside_the_executable() {
+        let error = one("my-engine", &[PathBuf::from("/nowhere")], Path::new("/opt/x/cascadia-host")).expect_err("absent");
+        let text = error.to_string();
+        assert!(text.contains("/nowhere/libmy_engine.so, /opt/x/libmy_engine.so, /opt/x/plugins/libmy_engine.so"), "{text}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Opens a plugin: file checks, manifest, dlopen, entry, proof, init; each with its own error.
+#![expect(unsafe_code, reason = "opens libraries and reads their entry")]
+
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+
+use cascadia_plugin_api::abi::builder::BuilderV1;
+use cascadia_plugin_api::abi::engine::EngineV1;
+use cascadia_plugin_api::abi::entry::{ABI_MAJOR, Entry, MAGIC, SYMBOL};
+use cascadia_plugin_api::abi::ids;
+use cascadia_plugin_api::abi::plugin::PluginV1;
+use cascadia_plugin_api::abi::prim::Str;
+use cascadia_plugin_api::ext::{LoadReportV1, ModelCardV1};
+use libloading::os::unix::{Library as Dynamic, RTLD_LOCAL, RTLD_NOW};
+
+use super::error::LoadError;
+use super::handle::Failed;
+use super::manifest::{self, Manifest};
+use super::{precheck, proof, services};
+use crate::telemetry::labels::LoadStage;
+
+/// A plugin whose file and manifest were checked and whose code has not run.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says about itself.
+    pub manifest: Manifest,
+    soname: Option<String>,
+}
+
+/// An opened plugin. Its library stays for the life of the process: closing code that may still run is unsound.
+pub struct Library {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says about itself.
+    pub manifest: Manifest,
+    /// Whether it carried a layout proof.
+    pub proved: bool,
+    pub(super) plugin: &'static PluginV1,
+    pub(super) builder: &'static BuilderV1,
+    pub(super) engine: &'static EngineV1,
+    pub(super) card: Option<&'static ModelCardV1>,
+    pub(super) report: Option<&'static LoadReportV1>,
+    _library: ManuallyDrop<Dynamic>,
+}
+
+/// Checks the file and reads its manifest; runs nothing of it.
+pub fn inspect(path: &Path) -> Result<Candidate, LoadError> {
+    let elf = precheck::check(path)?;
+    let fault = |message: String| LoadError::file(path, LoadStage::Manifest, message);
+    let section = elf.manifest.ok_or_else(|| {
+        fault(format!("is no plugin: it has no section {}", cascadia_plugin_api::manifest::SECTION))
+    })?;
+    let manifest = manifest::read(&section).map_err(fault)?;
+    Ok(Candidate { path: path.to_path_buf(), manifest, soname: elf.soname })
+}
+
+/// Opens a checked plugin.
+pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
+    let Candidate { path, manifest, soname } = candidate;
+    let fault = |stage: LoadStage, message: String| LoadError::file(&path, stage, message);
+    let _lock = services::dlopen::lock();
+    services::dlopen::refuse_second_build(&path, soname.as_deref()).map_err(|m| fault(LoadStage::Open, m))?;
+    // SAFETY: the file was checked to be a whole library of this machine; running its initialisers is what loading a
+    // trusted plugin means. NOW: a missing symbol is an error here and not a crash later.
+    let library = unsafe { Dynamic::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
+        .map_err(|e| fault(LoadStage::Open, services::dlopen::reason(&e)))?;
+    let library = ManuallyDrop::new(library);
+    let entry = entry(&library).map_err(|m| fault(LoadStage::Entry, m))?;
+    let proved = proof::check(&library).map_err(|m| fault(LoadStage::Proof, m))?;
+    let mut failed = Failed::default();
+    // SAFETY: the entry was checked; the host table lives for ever.
+    let code = unsafe { (entry.init)(services::table(), failed.out()) };
+    if code != 0 {
+        return Err(LoadError { code: Some(code), ..fault(LoadStage::Init, failed.into_message(code)) });
+    }
+    let missing = |id: &str| fault(LoadStage::Entry, format!("has no table {id}"));
+    // SAFETY: each id names the type beside it, and the sizes are checked in `table`.
+    unsafe {
+        Ok(Library {
+            plugin: table(entry, ids::PLUGIN).map_err(&missing)?,
+            builder: table(entry, ids::BUILDER).map_err(&missing)?,
+            engine: table(entry, ids::ENGINE).map_err(&missing)?,
+            card: table(entry, ids::MODEL_CARD).ok(),
+            report: table(entry, ids::LOAD_REPORT).ok(),
+            path,
+            manifest,
+            proved,
+            _library: library,
+        })
+    }
+}
+
+fn entry(library: &Dynamic) -> Result<&'static Entry, String> {
+    // SAFETY: the symbol is a constant of that type by the contract; magic and size are checked before more is read.
+    let entry = unsafe { library.get::<*const Entry>(SYMBOL) }
+        .map_err(|_| "is no plugin: it does not export cascadia_entry".to_owned())?;
+    // SAFETY: the library is never closed, so the constant lives for ever; dlsym does not give null for a data symbol.
+    let entry: &'static Entry = unsafe { &**entry };
+    if entry.magic != MAGIC {
+        return Err("its entry has the wrong magic number".to_owned());
+    }
+    if (entry.struct_size as usize) < size_of::<Entry>() {
+        return Err(format!("its entry has {} bytes, {} are needed", entry.struct_size, size_of::<Entry>()));
+    }
+    if entry.abi_major != ABI_MAJOR {
+        let (major, minor) = (entry.abi_major, entry.abi_minor);
+        return Err(format!("speaks ABI {major}.{minor}, this host speaks {ABI_MAJOR}.x"));
+    }
+    Ok(entry)
+}
+
+/// The plugin's table of that id.
+///
+/// # Safety
+/// `T` must be the type of the id, beginning with `struct_size: u32`.
+unsafe fn table<T>(entry: &Entry, id: &'static str) -> Result<&'static T, &'static str> {
+    // SAFETY: the id is text for the call; tables live as long as the library, for ever.
+    unsafe {
+        let table = (entry.get_extension)(Str::new(id.as_bytes())).cast::<T>();
+        let large_enough = !table.is_null() && *table.cast::<u32>() as usize >= size_of::<T>();
+        if large_enough { Ok(&*table) } else { Err(id) }
+    }
+}

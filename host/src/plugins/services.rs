@@ -1,0 +1,96 @@
+//! The host's side of the boundary: the tables it lends to plugins.
+//!
+//! Every function here is called by foreign code from any thread: it checks what it is given, never blocks for long, and
+//! never lets a panic out.
+#![expect(unsafe_code, reason = "functions that foreign code calls")]
+
+pub mod dlopen;
+mod log;
+mod metrics;
+mod worker;
+
+use core::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use cascadia_plugin_api::abi::entry::HostV1;
+use cascadia_plugin_api::abi::host::ClockV1;
+use cascadia_plugin_api::abi::ids;
+use cascadia_plugin_api::abi::prim::{ErrOut, Str};
+
+use crate::telemetry::plugin_metrics::PluginMetrics;
+
+pub use log::set_level;
+
+static METRICS: OnceLock<Arc<PluginMetrics>> = OnceLock::new();
+
+/// Gives the services what they work on. Called once, before the first plugin is opened.
+pub fn start(metrics: Arc<PluginMetrics>, level: tracing::Level) {
+    set_level(level);
+    METRICS.get_or_init(|| metrics);
+}
+
+/// The table that `init` gets.
+pub(super) fn table() -> *const HostV1 {
+    static HOST: HostV1 = HostV1 { struct_size: size_of::<HostV1>() as u32, flags: 0, get_service };
+    &raw const HOST
+}
+
+unsafe extern "C" fn get_service(id: Str) -> *const c_void {
+    // SAFETY: the plugin lends the text for the call.
+    let id = unsafe { id.bytes() };
+    let is = |known: &str| id == known.as_bytes();
+    if is(ids::HOST_LOG) {
+        (&raw const *log::table()).cast()
+    } else if is(ids::HOST_METRICS) {
+        (&raw const metrics::TABLE).cast()
+    } else if is(ids::HOST_CLOCK) {
+        (&raw const CLOCK).cast()
+    } else if is(ids::HOST_CANCEL) {
+        (&raw const worker::CANCEL).cast()
+    } else if is(ids::HOST_WAKE) {
+        (&raw const worker::WAKE).cast()
+    } else if is(ids::HOST_HEARTBEAT) {
+        (&raw const worker::HEARTBEAT).cast()
+    } else if is(ids::HOST_DLOPEN) {
+        (&raw const dlopen::TABLE).cast()
+    } else {
+        core::ptr::null()
+    }
+}
+
+static CLOCK: ClockV1 = ClockV1 { struct_size: size_of::<ClockV1>() as u32, flags: 0, now_ns: clock_now };
+
+unsafe extern "C" fn clock_now() -> u64 {
+    now_ns()
+}
+
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
+
+/// The clock of the boundary: nanoseconds since the first question, plus one.
+pub fn now_ns() -> u64 {
+    u64::try_from(origin().elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+/// The moment that a time of the boundary's clock means.
+pub fn instant(ns: u64) -> Instant {
+    origin().checked_add(std::time::Duration::from_nanos(ns)).unwrap_or_else(Instant::now)
+}
+
+/// Runs `body`; a panic gives `fallback` and a line in the log.
+fn guarded<T>(service: &'static str, fallback: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        tracing::error!(service, "a host service panicked");
+        fallback
+    })
+}
+
+/// Answers an error through the plugin's callback.
+fn fail(err: ErrOut, code: u32, message: &str) {
+    // SAFETY: the plugin lends the callback for the call; the texts outlive it.
+    unsafe { (err.set)(err.ctx, code, Str::new(message.as_bytes()), Str::EMPTY) }
+}

@@ -1,0 +1,69 @@
+//! From text to token ids: the tokenizers library for byte-level BPE and `tokenizer.json`, our own SentencePiece BPE.
+//!
+//! Invariant: the ids that `encode` returns lie inside `pieces`.
+
+use std::sync::Arc;
+
+use super::pieces::Pieces;
+use super::spm::Spm;
+
+/// Bytes of a text. Requests are far below; the encoders count in 32 bits.
+const MAX_TEXT: usize = 1 << 30;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+pub(super) enum Encoder {
+    Library(Arc<tokenizers::Tokenizer>),
+    Spm(Spm),
+}
+
+/// What a raw prompt gets in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bos {
+    Never,
+    Id(u32),
+    /// Whatever the post-processor of `tokenizer.json` adds.
+    Library,
+}
+
+pub(super) struct Tokenizer {
+    pub(super) encoder: Encoder,
+    pub(super) pieces: Arc<Pieces>,
+    pub(super) bos: Bos,
+    /// The vocabulary's tokens cannot be turned into bytes one by one.
+    pub(super) by_window: bool,
+}
+
+impl Tokenizer {
+    pub(super) fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, BoxError> {
+        if text.len() > MAX_TEXT {
+            return Err(format!("at most {MAX_TEXT} bytes can be tokenized at once").into());
+        }
+        let mut ids = match &self.encoder {
+            Encoder::Library(library) => {
+                let post_process = add_special && self.bos == Bos::Library;
+                library.encode_fast(text, post_process)?.get_ids().to_vec()
+            }
+            Encoder::Spm(spm) => spm.encode(text),
+        };
+        if let Bos::Id(bos) = self.bos
+            && add_special
+            && ids.first() != Some(&bos)
+        {
+            ids.insert(0, bos);
+        }
+        Ok(ids)
+    }
+
+    pub(super) fn pieces(&self) -> &Arc<Pieces> {
+        &self.pieces
+    }
+
+    /// The library, where detokenizing needs it.
+    pub(super) fn window(&self) -> Option<Arc<tokenizers::Tokenizer>> {
+        match &self.encoder {
+            Encoder::Library(library) if self.by_window => Some(Arc::clone(library)),
+            _ => None,
+        }
+    }
+}

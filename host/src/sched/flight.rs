@@ -1,0 +1,318 @@
+//! The state that the engine's thread and the client's side share: bytes that wait to be sent, and the end.
+//!
+//! What must hold: whoever ends a flight first decides how; afterwards it takes nothing from the engine (it is a shadow
+//! that waits for the engine's finish). Bytes and their token counts change together, under one lock, which is held for
+//! microseconds and never over a call into a plugin.
+
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::generate::assemble::Progress;
+use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, Piece, Usage};
+
+/// How a flight's bytes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// They leave as they come; at most about this many wait for the client.
+    Stream {
+        /// Bytes.
+        limit: usize,
+    },
+    /// They are collected for one answer of at most this size, with the times of their tokens.
+    Collect {
+        /// Bytes.
+        limit: usize,
+    },
+}
+
+/// Bytes above which a client that does not read counts as slow.
+const SLOW_ABOVE: usize = 64 * 1024;
+
+/// One generation between engine and client.
+pub struct Flight {
+    /// The task's id at its engine; never used twice.
+    pub task: u64,
+    mode: Mode,
+    /// Ends the client's connection, when nothing else reaches it.
+    connection: CancellationToken,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// None once ended.
+    live: Option<Live>,
+    bytes: Vec<u8>,
+    tokens: u32,
+    /// In collect mode: when how many tokens came.
+    stamps: Vec<(Instant, u32)>,
+    end: Option<End>,
+    /// Set instead of the end's own outcome when the client never took what waited for it.
+    cut: Option<Cause>,
+    usage: Usage,
+    accepted: bool,
+    waiting_since: Option<Instant>,
+    waker: Option<Waker>,
+}
+
+struct Live {
+    assembler: Assembler,
+    consumer: Box<dyn Consumer>,
+}
+
+/// What waits for the client.
+#[derive(Debug, Default)]
+pub struct Ready {
+    /// Bytes to send.
+    pub bytes: Vec<u8>,
+    /// Tokens they stand for.
+    pub tokens: u32,
+    /// Set when these are the last.
+    pub end: Option<End>,
+}
+
+/// What the engine's thread has to do after a piece.
+#[derive(Debug, PartialEq, Eq)]
+pub enum After {
+    /// Nothing.
+    Nothing,
+    /// Tell the engine to stop: the host has ended this one.
+    Cancel,
+}
+
+impl Flight {
+    /// A flight for `task`; `consumer` writes what `assembler` gives.
+    pub fn new(
+        task: u64,
+        mode: Mode,
+        assembler: Assembler,
+        consumer: Box<dyn Consumer>,
+        connection: CancellationToken,
+    ) -> Flight {
+        let usage = assembler.usage();
+        let state = State {
+            live: Some(Live { assembler, consumer }),
+            bytes: Vec::new(),
+            tokens: 0,
+            stamps: Vec::new(),
+            end: None,
+            cut: None,
+            usage,
+            accepted: false,
+            waiting_since: None,
+            waker: None,
+        };
+        Flight { task, mode, connection, state: Mutex::new(state) }
+    }
+
+    /// The engine took the task: its prompt counts from now on.
+    pub fn accepted(&self) {
+        self.state.lock().accepted = true;
+    }
+
+    /// Takes a piece from the engine. `unknown_token` is called when it held ids without text.
+    pub fn deliver(&self, piece: Piece<'_>, now: Instant, unknown_token: impl FnOnce()) -> After {
+        let finishes = piece.finish.is_some();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some(live) = state.live.as_mut() else { return After::Nothing };
+        let before = state.bytes.len();
+        let (limit, collects) = match self.mode {
+            Mode::Stream { limit } => (limit, false),
+            Mode::Collect { limit } => (limit, true),
+        };
+        // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
+        if before > limit {
+            let end = if collects { too_large(limit) } else { End::Cancelled(Cause::SlowClient) };
+            state.finish(end, now);
+            return if finishes { After::Nothing } else { After::Cancel };
+        }
+        let Live { assembler, consumer } = live;
+        let (bytes, mut shown) = (&mut state.bytes, 0);
+        let progress = assembler.push(piece, |text, tokens| {
+            consumer.write(Event::Text { text, tokens }, bytes);
+            shown = tokens;
+        });
+        if assembler.take_unknown_tokens() {
+            unknown_token();
+        }
+        state.usage = assembler.usage();
+        let after = match progress {
+            Progress::Open => After::Nothing,
+            Progress::StopString => {
+                state.finish(End::Stop, now);
+                if finishes { After::Nothing } else { After::Cancel }
+            }
+            Progress::Ended(finish) => {
+                // Tokens that gave no text leave with the end: they were generated and nothing will show them later.
+                shown += assembler.take_pending();
+                state.finish(end_of(finish), now);
+                After::Nothing
+            }
+        };
+        state.note(shown, collects, now);
+        if state.bytes.len() > before || state.end.is_some() {
+            state.wake();
+        }
+        after
+    }
+
+    /// Ends the flight from the host's side. False when it had ended before.
+    pub fn end(&self, end: End) -> bool {
+        let mut state = self.state.lock();
+        if state.live.is_none() {
+            return false;
+        }
+        if let (Some(live), true) = (state.live.as_mut(), end.is_answer()) {
+            let Live { assembler, consumer } = live;
+            let mut bytes = Vec::new();
+            let mut shown = 0;
+            assembler.abandon(|text, tokens| {
+                consumer.write(Event::Text { text, tokens }, &mut bytes);
+                shown = tokens;
+            });
+            state.bytes.extend_from_slice(&bytes);
+            state.note(shown, matches!(self.mode, Mode::Collect { .. }), Instant::now());
+        }
+        state.finish(end, Instant::now());
+        state.wake();
+        true
+    }
+
+    /// Whether tokens wait for the client.
+    pub fn has_tokens(&self) -> bool {
+        self.state.lock().tokens > 0
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.state.lock().end.is_some()
+    }
+
+    /// Everything that waits for the client, once there is a token or the end.
+    pub fn poll_first(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.tokens > 0 || state.end.is_some() { Poll::Ready(()) } else { state.park(cx) }
+    }
+
+    /// Takes everything that waits for the client.
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Ready> {
+        let mut state = self.state.lock();
+        if state.bytes.is_empty() && state.end.is_none() {
+            return state.park(cx);
+        }
+        state.waiting_since = None;
+        Poll::Ready(Ready {
+            bytes: std::mem::take(&mut state.bytes),
+            tokens: std::mem::take(&mut state.tokens),
+            end: state.end.clone(),
+        })
+    }
+
+    /// Waits for the end, in collect mode.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.end.is_some() { Poll::Ready(()) } else { state.park(cx) }
+    }
+
+    /// What was collected, with the times of its tokens. Called after the end.
+    pub fn take_collected(&self) -> (Vec<u8>, Vec<(Instant, u32)>) {
+        let mut state = self.state.lock();
+        state.waiting_since = None;
+        (std::mem::take(&mut state.bytes), std::mem::take(&mut state.stamps))
+    }
+
+    /// How it ended, the counts, whether the engine took it, and what cut the client's side off.
+    pub fn outcome(&self) -> Outcome {
+        let state = self.state.lock();
+        Outcome { end: state.end.clone(), usage: state.usage, accepted: state.accepted, cut: state.cut }
+    }
+
+    /// Ends the connection of a client that has not read for `patience`. True when it did.
+    pub fn cut_if_slow(&self, now: Instant, patience: Duration) -> bool {
+        let mut state = self.state.lock();
+        let late = state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) > patience);
+        if !late || (state.end.is_none() && state.bytes.len() < SLOW_ABOVE) || state.cut.is_some() {
+            return false;
+        }
+        state.cut = Some(Cause::SlowClient);
+        if state.live.is_some() {
+            state.finish(End::Cancelled(Cause::SlowClient), now);
+        }
+        drop(state);
+        self.connection.cancel();
+        true
+    }
+
+    /// Ends the client's connection: nothing that waits for it can be delivered any more.
+    pub fn disconnect(&self) {
+        self.connection.cancel();
+    }
+}
+
+/// What is known about a flight.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended, if it has.
+    pub end: Option<End>,
+    /// The counts so far.
+    pub usage: Usage,
+    /// The engine took the task.
+    pub accepted: bool,
+    /// The client's side was cut off.
+    pub cut: Option<Cause>,
+}
+
+impl State {
+    fn finish(&mut self, end: End, now: Instant) {
+        if let Some(mut live) = self.live.take() {
+            self.usage = live.assembler.usage();
+            live.consumer.write(Event::End { end: &end, usage: self.usage }, &mut self.bytes);
+        }
+        self.waiting_since.get_or_insert(now);
+        self.end = Some(end);
+    }
+
+    fn note(&mut self, tokens: u32, collects: bool, now: Instant) {
+        if tokens > 0 {
+            self.tokens += tokens;
+            if collects {
+                self.stamps.push((now, tokens));
+            }
+        }
+        if !self.bytes.is_empty() && !collects {
+            self.waiting_since.get_or_insert(now);
+        }
+    }
+
+    fn park<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            slot => *slot = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+fn end_of(finish: Finish) -> End {
+    match finish {
+        Finish::Stop => End::Stop,
+        Finish::Length => End::Length,
+        // The host did not ask for it, or the flight would have ended before: the engine gave the task up.
+        Finish::Cancelled => End::Error(Failure::fault("cancelled", "the engine cancelled the task by itself")),
+        Finish::Error(failure) => End::Error(failure),
+    }
+}
+
+fn too_large(limit: usize) -> End {
+    let message = format!("the answer is over {limit} bytes; stream it, or lower max_tokens");
+    End::Error(Failure::fault("answer_too_large", message))
+}

@@ -1,0 +1,92 @@
+//! The running requests by their ids: for the cancel route, for duplicates, for slow clients and for the shutdown.
+//!
+//! Invariant: an entry is removed by the one who inserted it, when its ticket drops.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::flight::Flight;
+use super::worker::Worker;
+use crate::generate::{Cause, End};
+
+struct Entry {
+    flight: Weak<Flight>,
+    worker: Arc<Worker>,
+}
+
+/// All running requests.
+#[derive(Default)]
+pub struct Roster {
+    entries: Mutex<HashMap<String, Entry>>,
+}
+
+/// A request's place on the roster.
+pub struct Ticket {
+    roster: Arc<Roster>,
+    id: String,
+}
+
+impl Roster {
+    /// Puts a request on the roster; none when a running one has the same id.
+    pub fn enter(self: &Arc<Roster>, id: &str, flight: &Arc<Flight>, worker: &Arc<Worker>) -> Option<Ticket> {
+        use std::collections::hash_map::Entry::Vacant;
+        match self.entries.lock().entry(id.to_owned()) {
+            Vacant(slot) => {
+                slot.insert(Entry { flight: Arc::downgrade(flight), worker: Arc::clone(worker) });
+                Some(Ticket { roster: Arc::clone(self), id: id.to_owned() })
+            }
+            std::collections::hash_map::Entry::Occupied(_) => None,
+        }
+    }
+
+    /// Cancels a request; an id that is not running is nothing to do.
+    pub fn cancel(&self, id: &str) {
+        let found = self.entries.lock().get(id).and_then(|e| Some((e.flight.upgrade()?, Arc::clone(&e.worker))));
+        if let Some((flight, worker)) = found && flight.end(End::Cancelled(Cause::CancelRoute)) {
+            worker.cancel(flight.task);
+        }
+    }
+
+    /// Ends the connections of clients that have not read for `patience`.
+    pub fn cut_slow(&self, patience: Duration) {
+        let now = Instant::now();
+        for (flight, worker) in self.running() {
+            if flight.cut_if_slow(now, patience) {
+                worker.cancel(flight.task);
+            }
+        }
+    }
+
+    /// Ends all that run.
+    pub fn tear_down(&self) {
+        for (flight, worker) in self.running() {
+            if flight.end(End::Teardown) {
+                worker.cancel(flight.task);
+            }
+        }
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// Whether none runs.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn running(&self) -> Vec<(Arc<Flight>, Arc<Worker>)> {
+        let entries = self.entries.lock();
+        entries.values().filter_map(|e| Some((e.flight.upgrade()?, Arc::clone(&e.worker)))).collect()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.roster.entries.lock().remove(&self.id);
+    }
+}

@@ -1,0 +1,319 @@
+//! One engine instance: its thread, its tasks, its gate.
+//!
+//! What must hold: only the worker's thread submits and steps. A task's permit is released when the engine can no longer
+//! work on it: after its finish, a refused submit, or the end of the worker. A chunk for a task that is not there is
+//! counted and dropped.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::admit::{Gate, Permit};
+use super::flight::{After, Flight};
+use crate::error::{ApiError, Code};
+use crate::generate::{End, Failure, Kind, Piece, Request};
+use crate::plugins::handle::{Load, Receiver};
+use crate::plugins::{EngineHandle, Next};
+use crate::telemetry::labels::Protocol;
+use crate::telemetry::metrics::{Metrics, ModelMetrics, WorkerMetrics};
+
+/// A hint to engines that can split their work.
+const STEP_BUDGET: Duration = Duration::from_millis(50);
+/// An idle engine is asked again after this long, woken or not.
+const IDLE_WAIT: Duration = Duration::from_secs(5);
+
+/// One engine instance.
+pub struct Worker {
+    id: String,
+    handle: EngineHandle,
+    gate: Gate,
+    metrics: Arc<Metrics>,
+    model: ModelMetrics,
+    own: WorkerMetrics,
+    next_task: AtomicU64,
+    inner: Mutex<Inner>,
+    /// The engine should return at once and the thread end.
+    closing: AtomicBool,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Inner {
+    mailbox: Vec<Submit>,
+    tasks: HashMap<u64, Running>,
+    /// Tasks the host has ended inside a push, where the engine may not be called.
+    cancels: Vec<u64>,
+    /// Why the worker takes nothing any more.
+    down: Option<String>,
+    thread_ended: bool,
+}
+
+struct Submit {
+    flight: Arc<Flight>,
+    request: Request,
+    permit: Permit,
+}
+
+struct Running {
+    flight: Arc<Flight>,
+    _permit: Permit,
+}
+
+impl Worker {
+    /// A worker named `id` for `model`, with its thread started.
+    pub fn start(id: String, model: &str, handle: EngineHandle, gate: Gate, metrics: Arc<Metrics>) -> std::io::Result<Arc<Worker>> {
+        let (own, model) = (metrics.worker(model, &id), metrics.model(model));
+        let worker = Arc::new(Worker {
+            handle,
+            gate,
+            model,
+            own,
+            metrics,
+            next_task: AtomicU64::new(1),
+            inner: Mutex::default(),
+            closing: AtomicBool::new(false),
+            ended: Condvar::new(),
+            id,
+        });
+        worker.own.up.set(1.0);
+        let driven = Arc::clone(&worker);
+        std::thread::Builder::new().name(format!("engine {}", worker.id)).spawn(move || driven.drive())?;
+        Ok(worker)
+    }
+
+    /// The worker's name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its slots and queue.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// All metrics.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// The metrics of the model it serves.
+    pub fn model_metrics(&self) -> ModelMetrics {
+        self.model.clone()
+    }
+
+    /// An id for a new task.
+    pub fn task_id(&self) -> u64 {
+        self.next_task.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Why it takes nothing any more, if so.
+    pub fn down(&self) -> Option<String> {
+        self.inner.lock().down.clone()
+    }
+
+    /// The engine's own report.
+    pub fn load(&self) -> Load {
+        self.handle.load()
+    }
+
+    /// Sets the worker's gauges from the engine's report; called before each scrape.
+    pub fn refresh_metrics(&self) {
+        let load = self.load();
+        self.own.running.set(load.running.into());
+        self.own.waiting.set(load.waiting.into());
+        self.own.kv_total.set(load.kv_blocks_total as f64);
+        let usage = if load.kv_blocks_total == 0 { 0.0 } else { load.kv_blocks_used as f64 / load.kv_blocks_total as f64 };
+        self.own.kv_usage.set(usage);
+        self.own.tokens_cached.set(load.tokens_cached as f64);
+    }
+
+    /// Hands a generation to the engine's thread. What comes of it comes through the flight.
+    pub fn submit(&self, flight: Arc<Flight>, request: Request, permit: Permit) {
+        let mut inner = self.inner.lock();
+        match &inner.down {
+            Some(reason) => {
+                let error = unavailable(&self.id, reason);
+                drop(inner);
+                flight.end(End::Rejected(error));
+            }
+            None => {
+                inner.mailbox.push(Submit { flight, request, permit });
+                drop(inner);
+                self.handle.link().wake();
+            }
+        }
+    }
+
+    /// Asks the engine to end a task.
+    pub fn cancel(&self, task: u64) {
+        self.handle.cancel(task);
+    }
+
+    /// Ends everything on this worker; it takes nothing from now on.
+    fn fail_all(&self, reason: &str, end: &dyn Fn() -> End) {
+        self.own.up.set(0.0);
+        self.gate.close();
+        let (mailbox, tasks) = {
+            let mut inner = self.inner.lock();
+            inner.down.get_or_insert_with(|| reason.to_owned());
+            (std::mem::take(&mut inner.mailbox), std::mem::take(&mut inner.tasks))
+        };
+        for submit in mailbox {
+            submit.flight.end(End::Rejected(unavailable(&self.id, reason)));
+        }
+        for (task, running) in tasks {
+            running.flight.end(end());
+            self.handle.link().forget(task);
+        }
+    }
+
+    /// Ends the worker within the deadline: running tasks book `teardown`. False when its engine did not return.
+    pub fn close(&self, deadline: Duration) -> bool {
+        self.closing.store(true, Ordering::Release);
+        self.fail_all("shutting down", &|| End::Teardown);
+        self.handle.link().wake();
+        let until = Instant::now() + deadline;
+        let mut inner = self.inner.lock();
+        while !inner.thread_ended {
+            if self.ended.wait_until(&mut inner, until).timed_out() {
+                return inner.thread_ended;
+            }
+        }
+        true
+    }
+
+    fn drive(self: Arc<Worker>) {
+        let link = self.handle.link();
+        while !self.closing.load(Ordering::Acquire) {
+            let seen = link.epoch();
+            self.admit();
+            let mut receiver = Reception { worker: &self };
+            self.own.steps.inc();
+            match self.handle.step(STEP_BUDGET, &mut receiver) {
+                Err(failure) => {
+                    self.broken(&failure);
+                    break;
+                }
+                Ok(next) => {
+                    self.cancel_ended();
+                    match next {
+                        Next::More => {}
+                        Next::Idle => link.wait(seen, Instant::now() + IDLE_WAIT),
+                        Next::Until(at) => link.wait(seen, at.min(Instant::now() + IDLE_WAIT)),
+                    }
+                }
+            }
+        }
+        // What the engine holds is freed by the thread that drove it; a library that hangs here hangs alone.
+        if let Err(failure) = self.handle.close(Duration::from_secs(5)) {
+            tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
+        }
+        self.inner.lock().thread_ended = true;
+        self.ended.notify_all();
+    }
+
+    /// Takes what other threads have put into the mailbox.
+    fn admit(&self) {
+        let mail = std::mem::take(&mut self.inner.lock().mailbox);
+        for Submit { flight, request, permit } in mail {
+            // The client may have gone while the task waited here; then the engine never hears of it.
+            if flight.is_over() {
+                continue;
+            }
+            let task = flight.task;
+            self.handle.link().lend(task);
+            // Known before the engine has it: it may push before submit has returned.
+            self.inner.lock().tasks.insert(task, Running { flight: Arc::clone(&flight), _permit: permit });
+            match self.handle.submit(task, &request) {
+                Ok(()) => {
+                    flight.accepted();
+                    if flight.is_over() {
+                        self.handle.cancel(task);
+                    }
+                }
+                Err(failure) => {
+                    self.inner.lock().tasks.remove(&task);
+                    self.handle.link().forget(task);
+                    flight.end(End::Rejected(refused(&self.id, &failure)));
+                }
+            }
+        }
+    }
+
+    fn cancel_ended(&self) {
+        let cancels = std::mem::take(&mut self.inner.lock().cancels);
+        for task in cancels {
+            self.handle.cancel(task);
+        }
+    }
+
+    fn broken(&self, failure: &Failure) {
+        tracing::error!(worker = self.id, code = failure.code, error = failure.message, "engine failed");
+        self.fail_all(&failure.message, &|| End::Error(failure.clone()));
+    }
+}
+
+/// Takes what the engine pushes.
+struct Reception<'a> {
+    worker: &'a Worker,
+}
+
+impl Receiver for Reception<'_> {
+    fn piece(&mut self, task: u64, piece: Piece<'_>) {
+        let worker = self.worker;
+        let finishes = piece.finish.is_some();
+        let flight = {
+            let mut inner = worker.inner.lock();
+            if finishes {
+                worker.handle.link().forget(task);
+                inner.tasks.remove(&task).map(|running| running.flight)
+            } else {
+                inner.tasks.get(&task).map(|running| Arc::clone(&running.flight))
+            }
+        };
+        let Some(flight) = flight else {
+            worker.metrics.protocol_error(Protocol::UnknownTask);
+            return;
+        };
+        let unknown_token = || worker.metrics.protocol_error(Protocol::UnknownToken);
+        // A fault in the text side of one request must not cost the others of the batch.
+        let deliver = AssertUnwindSafe(|| flight.deliver(piece, Instant::now(), unknown_token));
+        let after = catch_unwind(deliver).unwrap_or_else(|_| {
+            flight.end(End::Error(Failure::fault("internal", "the host failed on this answer")));
+            After::Cancel
+        });
+        if after == After::Cancel && !finishes {
+            worker.handle.link().raise(task);
+            worker.inner.lock().cancels.push(task);
+        }
+    }
+
+    fn go_on(&mut self) -> bool {
+        !self.worker.closing.load(Ordering::Relaxed)
+    }
+
+    fn broken(&mut self) {
+        self.worker.metrics.protocol_error(Protocol::BadChunk);
+    }
+}
+
+fn unavailable(worker: &str, reason: &str) -> ApiError {
+    ApiError::new(Code::EngineUnavailable, format!("worker {worker} is down: {reason}"))
+}
+
+/// What a client is told when the engine did not take its task.
+fn refused(worker: &str, failure: &Failure) -> ApiError {
+    let code = match failure.kind {
+        Kind::QueueFull => Code::Capacity,
+        Kind::PromptTooLong => Code::ContextLengthExceeded,
+        Kind::Refused => Code::EngineRefused,
+        Kind::NotFound => Code::ModelNotFound,
+        Kind::Unavailable => Code::EngineUnavailable,
+        Kind::Fault => Code::EngineError,
+    };
+    ApiError::new(code, format!("worker {worker}: {}", failure.message))
+}

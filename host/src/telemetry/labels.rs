@@ -1,0 +1,105 @@
+//! The closed label sets. Every value exists at zero from the start, so that `rate()` sees the first increment.
+
+macro_rules! label {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The label's text.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+label! {
+    /// Why a request was rejected before generation started.
+    Reason {
+        /// Slots and queue are full, or the wait took too long.
+        Capacity = "capacity",
+        /// Nothing to answer.
+        EmptyPrompt = "empty_prompt",
+        /// More prompts or choices than allowed.
+        MultiPrompt = "multi_prompt",
+        /// The rendered prompt is over the size limit.
+        PromptTooLarge = "prompt_too_large",
+        /// The prompt does not fit the engine's window.
+        PromptOverWindow = "prompt_over_window",
+        /// The engine is not there.
+        EngineUnavailable = "engine_unavailable",
+        /// The engine failed to accept the request.
+        EngineError = "engine_error",
+        /// Bad configuration, rejected shard, or unknown model.
+        InvalidRequest = "invalid_request",
+    }
+}
+
+label! {
+    /// How an admitted generation ended.
+    FinishReason {
+        /// The model ended, or a stop string matched.
+        Stop = "stop",
+        /// The token limit or the window was reached.
+        Length = "length",
+        /// The client went away or cancelled.
+        Cancelled = "cancelled",
+        /// The engine failed.
+        Error = "error",
+        /// The host shut down.
+        Teardown = "teardown",
+    }
+}
+
+label! {
+    /// Kind of a frame between pipeline stages.
+    FrameKind {
+        /// Activations.
+        Tensor = "tensor",
+        /// Control messages.
+        Raw = "raw",
+    }
+}
+
+label! {
+    /// How a plugin broke the boundary's rules without harm to others.
+    Protocol {
+        /// A chunk for a task that the engine does not have.
+        UnknownTask = "unknown_task",
+        /// Tokens that neither the engine nor the tokenizer has text for.
+        UnknownToken = "unknown_token",
+        /// A chunk that the host could not process.
+        BadChunk = "bad_chunk",
+    }
+}
+
+label! {
+    /// The step of loading that failed.
+    LoadStage {
+        /// Finding the file.
+        Find = "find",
+        /// Reading the file's structure.
+        Precheck = "precheck",
+        /// Reading the manifest.
+        Manifest = "manifest",
+        /// Checking the options.
+        Options = "options",
+        /// Opening the library.
+        Open = "open",
+        /// Finding and reading the entry.
+        Entry = "entry",
+        /// Comparing layouts.
+        Proof = "proof",
+        /// The plugin's own start.
+        Init = "init",
+        /// Building the engine.
+        Build = "build",
+        /// Warming the engine up.
+        Warmup = "warmup",
+    }
+}

@@ -1,0 +1,296 @@
+//! The values behind the names: one registry, handles made once, label children cached where tokens flow.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry, TextEncoder,
+};
+
+use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason};
+use super::names::{self, Family};
+
+/// All metrics of one host.
+pub struct Metrics {
+    registry: Registry,
+    http_requests: IntCounterVec,
+    http_duration: HistogramVec,
+    rejected: Vec<IntCounter>,
+    protocol: Vec<IntCounter>,
+    load_errors: Vec<IntCounter>,
+    ttft: HistogramVec,
+    inter_token: HistogramVec,
+    duration: HistogramVec,
+    tokens_generated: IntCounterVec,
+    tokens_prompt: IntCounterVec,
+    cancelled: IntCounterVec,
+    failed: IntCounterVec,
+    model_load: GaugeVec,
+    warmup: GaugeVec,
+    running: GaugeVec,
+    waiting: GaugeVec,
+    kv_total: GaugeVec,
+    kv_usage: GaugeVec,
+    tokens_cached: GaugeVec,
+    worker_up: GaugeVec,
+    steps: IntCounterVec,
+    /// Admitted generations whose response has not ended.
+    pub inflight: IntGauge,
+    /// Requests that wait for a slot.
+    pub queue_depth: IntGauge,
+    /// Waits for a slot, in seconds.
+    pub queue_wait: Histogram,
+    /// Streams ended because the client did not read.
+    pub slow_clients: IntCounter,
+}
+
+/// The children of one served model; cheap to clone, free of lookups.
+#[derive(Clone)]
+pub struct ModelMetrics {
+    /// Seconds from admission to the first delivered token.
+    pub ttft: Histogram,
+    /// Seconds between delivered tokens.
+    pub inter_token: Histogram,
+    duration: Vec<Histogram>,
+    /// Tokens delivered.
+    pub generated: IntCounter,
+    /// Prompt tokens accepted.
+    pub prompt: IntCounter,
+    /// Generations cancelled.
+    pub cancelled: IntCounter,
+    /// Generations failed by the engine.
+    pub failed: IntCounter,
+}
+
+impl ModelMetrics {
+    /// Seconds from admission to the end, by its reason.
+    pub fn duration(&self, reason: FinishReason) -> &Histogram {
+        &self.duration[reason as usize]
+    }
+}
+
+/// The children of one worker.
+#[derive(Clone)]
+pub struct WorkerMetrics {
+    /// Tasks in generation.
+    pub running: Gauge,
+    /// Tasks not begun.
+    pub waiting: Gauge,
+    /// Blocks there are.
+    pub kv_total: Gauge,
+    /// Part of the blocks in use.
+    pub kv_usage: Gauge,
+    /// Tokens held by the prefix cache.
+    pub tokens_cached: Gauge,
+    /// 1 while it takes requests.
+    pub up: Gauge,
+    /// Steps made.
+    pub steps: IntCounter,
+}
+
+impl Metrics {
+    /// All families, the closed label sets at zero.
+    pub fn new() -> Metrics {
+        let registry = Registry::new();
+        let r = &registry;
+        let rejected = counters(r, &names::REJECTED);
+        let protocol = counters(r, &names::PLUGIN_PROTOCOL);
+        let load_errors = counters(r, &names::PLUGIN_LOAD_ERRORS);
+        let sent = counters(r, &names::TRANSPORT_SENT);
+        let received = counters(r, &names::TRANSPORT_RECV);
+        for kind in FrameKind::ALL {
+            sent.with_label_values(&[kind.name()]).inc_by(0);
+            received.with_label_values(&[kind.name()]).inc_by(0);
+        }
+        histogram(r, &names::TRANSPORT_SEND_SECONDS);
+        histogram(r, &names::TRANSPORT_RECV_SECONDS);
+        gauges(r, &names::BUILD_INFO).with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
+        Metrics {
+            http_requests: counters(r, &names::HTTP_REQUESTS),
+            http_duration: histograms(r, &names::HTTP_DURATION),
+            rejected: Reason::ALL.iter().map(|v| rejected.with_label_values(&[v.name()])).collect(),
+            protocol: Protocol::ALL.iter().map(|v| protocol.with_label_values(&[v.name()])).collect(),
+            load_errors: LoadStage::ALL.iter().map(|v| load_errors.with_label_values(&[v.name()])).collect(),
+            ttft: histograms(r, &names::TTFT),
+            inter_token: histograms(r, &names::INTER_TOKEN),
+            duration: histograms(r, &names::DURATION),
+            tokens_generated: counters(r, &names::TOKENS_GENERATED),
+            tokens_prompt: counters(r, &names::TOKENS_PROMPT),
+            cancelled: counters(r, &names::TASKS_CANCELLED),
+            failed: counters(r, &names::TASKS_FAILED),
+            model_load: gauges(r, &names::MODEL_LOAD),
+            warmup: gauges(r, &names::WARMUP),
+            running: gauges(r, &names::ENGINE_RUNNING),
+            waiting: gauges(r, &names::ENGINE_WAITING),
+            kv_total: gauges(r, &names::ENGINE_KV_TOTAL),
+            kv_usage: gauges(r, &names::ENGINE_KV_USAGE),
+            tokens_cached: gauges(r, &names::ENGINE_TOKENS_CACHED),
+            worker_up: gauges(r, &names::WORKER_UP),
+            steps: counters(r, &names::ENGINE_STEPS),
+            inflight: int_gauge(r, &names::INFLIGHT),
+            queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
+            queue_wait: histogram(r, &names::QUEUE_WAIT),
+            slow_clients: keep(
+                r,
+                IntCounter::new(names::SLOW_CLIENTS.name, names::SLOW_CLIENTS.help).expect("PANIC: the name is valid"),
+            ),
+            registry,
+        }
+    }
+
+    /// Books one HTTP request. `endpoint` is a route template.
+    pub fn http(&self, endpoint: &str, status: u16, seconds: f64) {
+        self.http_requests.with_label_values(&[endpoint, status_text(status).as_ref()]).inc();
+        self.http_duration.with_label_values(&[endpoint]).observe(seconds);
+    }
+
+    /// Books one rejection.
+    pub fn reject(&self, reason: Reason) {
+        self.rejected[reason as usize].inc();
+    }
+
+    /// Books one broken rule of the plugin boundary.
+    pub fn protocol_error(&self, kind: Protocol) {
+        self.protocol[kind as usize].inc();
+    }
+
+    /// Books one plugin that could not be brought up.
+    pub fn load_error(&self, stage: LoadStage) {
+        self.load_errors[stage as usize].inc();
+    }
+
+    /// The children of a served model, all at zero from now on.
+    pub fn model(&self, model: &str) -> ModelMetrics {
+        let l = &[model];
+        let duration =
+            FinishReason::ALL.iter().map(|v| self.duration.with_label_values(&[model, v.name()])).collect();
+        ModelMetrics {
+            ttft: self.ttft.with_label_values(l),
+            inter_token: self.inter_token.with_label_values(l),
+            duration,
+            generated: self.tokens_generated.with_label_values(l),
+            prompt: self.tokens_prompt.with_label_values(l),
+            cancelled: self.cancelled.with_label_values(l),
+            failed: self.failed.with_label_values(l),
+        }
+    }
+
+    /// The children of a worker, all at zero from now on.
+    pub fn worker(&self, model: &str, worker: &str) -> WorkerMetrics {
+        let l = &[model, worker];
+        WorkerMetrics {
+            running: self.running.with_label_values(l),
+            waiting: self.waiting.with_label_values(l),
+            kv_total: self.kv_total.with_label_values(l),
+            kv_usage: self.kv_usage.with_label_values(l),
+            tokens_cached: self.tokens_cached.with_label_values(l),
+            up: self.worker_up.with_label_values(l),
+            steps: self.steps.with_label_values(l),
+        }
+    }
+
+    /// Books how long a worker took to come up, in seconds.
+    pub fn loaded(&self, model: &str, device: &str, load: f64, warmup: f64) {
+        self.model_load.with_label_values(&[model, device]).set(load);
+        self.warmup.with_label_values(&[model, device]).set(warmup);
+    }
+
+    /// The registry, for series that plugins add.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// All series in the Prometheus text format 0.0.4.
+    pub fn expose(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(16 * 1024);
+        // Only a write error of the vector could fail it.
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut out) {
+            tracing::error!(%error, "metrics not encoded");
+        }
+        out
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+fn status_text(status: u16) -> std::borrow::Cow<'static, str> {
+    match status {
+        200 => "200".into(),
+        other => other.to_string().into(),
+    }
+}
+
+fn keep<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C {
+    registry.register(Box::new(collector.clone())).expect("PANIC: names are unique, a test walks them");
+    collector
+}
+
+fn opts(f: &Family) -> Opts {
+    Opts::new(f.name, f.help)
+}
+
+fn counters(registry: &Registry, f: &Family) -> IntCounterVec {
+    keep(registry, IntCounterVec::new(opts(f), f.labels).expect("PANIC: the name is valid"))
+}
+
+fn gauges(registry: &Registry, f: &Family) -> GaugeVec {
+    keep(registry, GaugeVec::new(opts(f), f.labels).expect("PANIC: the name is valid"))
+}
+
+fn int_gauge(registry: &Registry, f: &Family) -> IntGauge {
+    keep(registry, IntGauge::new(f.name, f.help).expect("PANIC: the name is valid"))
+}
+
+fn histograms(registry: &Registry, f: &Family) -> HistogramVec {
+    let opts = HistogramOpts::new(f.name, f.help).buckets(f.buckets.to_vec());
+    keep(registry, HistogramVec::new(opts, f.labels).expect("PANIC: the name is valid"))
+}
+
+fn histogram(registry: &Registry, f: &Family) -> Histogram {
+    let opts = HistogramOpts::new(f.name, f.help).buckets(f.buckets.to_vec());
+    keep(registry, Histogram::with_opts(opts).expect("PANIC: the name is valid"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::names::Type;
+
+    #[test]
+    fn every_family_of_the_table_is_exposed_with_its_type() {
+        let metrics = Metrics::new();
+        metrics.model("m");
+        metrics.worker("m", "w");
+        metrics.http("/livez", 200, 0.1);
+        metrics.loaded("m", "CPU", 1.0, 1.0);
+        let text = String::from_utf8(metrics.expose()).expect("text");
+        for family in names::ALL {
+            let ty = match family.ty {
+                Type::Counter => "counter",
+                Type::Gauge => "gauge",
+                Type::Histogram => "histogram",
+            };
+            assert!(text.contains(&format!("# TYPE {} {ty}\n", family.name)), "{} is not a {ty}", family.name);
+        }
+    }
+
+    #[test]
+    fn closed_label_sets_stand_at_zero_from_the_start() {
+        let metrics = Metrics::new();
+        metrics.model("m");
+        let text = String::from_utf8(metrics.expose()).expect("text");
+        for reason in Reason::ALL {
+            assert!(text.contains(&format!("cascadia_api_rejected_total{{reason=\"{}\"}} 0", reason.name())));
+        }
+        for reason in FinishReason::ALL {
+            let series = format!(
+                "cascadia_generation_duration_seconds_count{{finish_reason=\"{}\",model=\"m\"}} 0",
+                reason.name()
+            );
+            assert!(text.contains(&series), "{series}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `docs/METRICS.md`, made from [`super::names`].
+
+use std::fmt::Write;
+
+use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason};
+use super::names::{ALL, Family, Origin, Type};
+
+/// The whole document.
+pub fn markdown() -> String {
+    let mut out = String::from(HEAD);
+    for (origin, title, text) in [
+        (Origin::Contract, "The metric contract", CONTRACT),
+        (Origin::Own, "This host's own families", OWN),
+    ] {
+        // Writing to a String cannot fail.
+        write!(out, "\n## {title}\n\n{text}\n\n| name | type | labels | meaning |\n| --- | --- | --- | --- |\n")
+            .unwrap_or_default();
+        for family in ALL.iter().filter(|f| f.origin == origin) {
+            row(&mut out, family);
+        }
+    }
+    out.push_str("\n## Label values\n\n| label | values |\n| --- | --- |\n");
+    for (label, values) in [
+        ("reason", list(Reason::ALL.iter().map(|v| v.name()))),
+        ("finish_reason", list(FinishReason::ALL.iter().map(|v| v.name()))),
+        ("kind (transport)", list(FrameKind::ALL.iter().map(|v| v.name()))),
+        ("kind (plugin protocol)", list(Protocol::ALL.iter().map(|v| v.name()))),
+        ("stage", list(LoadStage::ALL.iter().map(|v| v.name()))),
+    ] {
+        writeln!(out, "| {label} | {values} |").unwrap_or_default();
+    }
+    out.push_str("\n## Buckets\n\n| family | upper bounds in seconds |\n| --- | --- |\n");
+    for family in ALL.iter().filter(|f| f.ty == Type::Histogram) {
+        let bounds: Vec<_> = family.buckets.iter().map(f64::to_string).collect();
+        writeln!(out, "| `{}` | {} |", family.name, bounds.join(" ")).unwrap_or_default();
+    }
+    out.push_str(TAIL);
+    out
+}
+
+fn row(out: &mut String, f: &Family) {
+    let ty = match f.ty {
+        Type::Counter => "counter",
+        Type::Gauge => "gauge",
+        Type::Histogram => "histogram",
+    };
+    writeln!(out, "| `{}` | {ty} | {} | {} |", f.name, f.labels.join(", "), f.help).unwrap_or_default();
+}
+
+fn list(values: impl Iterator<Item = &'static str>) -> String {
+    values.map(|v| format!("`{v}`")).collect::<Vec<_>>().join(" ")
+}
+
+const HEAD: &str = "<!-- Made by `cargo xtask gen` from host/src/telemetry; do not edit. -->\n# Metrics\n\n\
+`GET /metrics` serves all of them in the Prometheus text format 0.0.4. No key is needed.\n";
+
+const CONTRACT: &str = "Names, types, labels and buckets are fixed. `model` is the served name. `endpoint` is a route \
+template such as `/v1/cancel/:task_id`; unknown paths are `unmatched`.";
+
+const OWN: &str = "Added by this host; they may grow.";
+
+const TAIL: &str = r#"
+## What is counted when
+
+A request is *admitted* when it takes a slot or a queue place. Its clocks start there.
+
+| event | client sees | `cascadia_api_rejected_total` | duration sample | other |
+| --- | --- | --- | --- | --- |
+| bad JSON, wrong type or value, body over `--api-max-body-mb` | 400, 413 | - | none | `cascadia_http_requests_total` has it |
+| no messages, empty prompt | 400 | `empty_prompt` | none | |
+| more prompts or choices than allowed | 400 | `multi_prompt` | none | |
+| rendered prompt over the body limit | 413 | `prompt_too_large` | none | |
+| prompt over the engine's window | 413 | `prompt_over_window` | none | |
+| unknown model; values the engine refuses | 404, 400 | `invalid_request` | none | |
+| slots and queue full; wait too long; engine's queue full | 503 | `capacity` | none | `Retry-After` |
+| engine not loaded, failed, or host draining | 503 | `engine_unavailable` | none | `Retry-After` |
+| engine fails to take the task | 500 | `engine_error` | none | |
+| finished | 200 | - | `stop`, `length` | |
+| client gone (also while queued), cancel route, client too slow | closed, or 200 with the text so far | - | `cancelled` | `cascadia_tasks_cancelled_total` |
+| engine error after it took the task | error frame; 500 | - | `error` | `cascadia_tasks_failed_total` |
+| shutdown | error frame; 503 | - | `teardown` | neither task counter |
+
+Delivery is stamped when bytes are handed to the client's connection. A write with k tokens, dt after the one before,
+gives k inter-token samples of dt/k; the first write with tokens is the time to first token, however many it holds. A
+unary answer is stamped as its tokens are collected, and booked when its body is handed over.
+
+## Differences from the contract's text
+
+- Closed label sets (`reason`, `kind`, `finish_reason` of each served model) stand at 0 from the start, where the
+  contract lets them appear with their first sample: `rate()` then sees the first increment.
+- There is a queue, with its depth and its waits, before `capacity` is answered; `--max-queued 0` gives the contract's
+  own behaviour.
+- `status` has the value `499` for a request whose client left before a head was sent.
+- `ov-genai` streams token by token with and without `cb`; the contract's paragraph about whole responses holds for any
+  engine that delivers its answer in one chunk.
+
+## Plugins
+
+Series that a plugin registers are named `cascadia_plugin_<plugin>_<name>`; their meaning is in the plugin's README.
+"#;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_family_is_in_the_reference() {
+        let text = super::markdown();
+        for family in super::ALL {
+            assert!(text.contains(&format!("`{}`", family.name)), "{}", family.name);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! All tasks in progress. One call of [`Batch::advance`] is one step: each task that is due gives one chunk.
+//!
+//! Holds: tasks without a pace of their own share one beat, so that their chunks come in one push. Pure: time is passed
+//! in; what blocks, panics or pushes is told to the engine, which does it.
+
+use cascadia_plugin_api::sdk::Next;
+
+use crate::cache::Cache;
+use crate::options::Options;
+use crate::run::{Fault, Run, Went, next_beat};
+use crate::script::{End, Token};
+use crate::tray::{Delivery, Ending, Tray};
+
+/// What the first token of a task waits for, inside `step`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) task: u64,
+    pub(crate) ms: u64,
+    /// Say that the step is alive.
+    pub(crate) beat: bool,
+    /// End early when the host's flag says that the task is cancelled.
+    pub(crate) watch: bool,
+}
+
+/// The tasks in progress and what they give.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    runs: Vec<Run>,
+    /// Ended tasks that will push once more.
+    late: Vec<u64>,
+    /// Tasks that left in this step, whether the host knows or not.
+    over: Vec<u64>,
+    /// Of those, the ones the host does not know of.
+    lost: u64,
+    tray: Tray,
+    cache: Cache,
+    tick: u64,
+    pace: u64,
+    block_size: u64,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub(crate) fn new(options: &Options) -> Batch {
+        Batch {
+            runs: Vec::with_capacity(options.slots),
+            late: Vec::new(),
+            over: Vec::new(),
+            lost: 0,
+            tray: Tray::default(),
+            cache: Cache::new(options.prefix_cache),
+            tick: 0,
+            pace: options.pace_ns(),
+            block_size: options.kv_block_size,
+        }
+    }
+
+    /// Takes a task into a slot.
+    pub(crate) fn admit(&mut self, mut run: Run, now: u64) {
+        run.cached = self.cache.take(&run.task.cache_salt, &run.task.tokens);
+        run.start(now, self.pace);
+        self.runs.push(run);
+    }
+
+    /// Ends a task that has no slot yet.
+    pub(crate) fn withdraw(&mut self, task: u64, now: u64) {
+        self.tray.lay(task, now).ending = Ending::End(End::Cancelled);
+        self.over.push(task);
+    }
+
+    /// Asks for the end of a task in progress.
+    pub(crate) fn cancel(&mut self, task: u64, now: u64) {
+        if let Some(run) = self.runs.iter_mut().find(|run| run.task.id == task) {
+            run.cancel(now);
+        }
+    }
+
+    /// Ends all tasks in progress.
+    pub(crate) fn end_all(&mut self) {
+        self.runs.iter_mut().for_each(Run::end_now);
+    }
+
+    /// Forgets everything, as a failed engine does.
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+        self.late.clear();
+        self.over.clear();
+        self.tray.clear();
+    }
+
+    /// Tasks in progress.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// KV-cache blocks in use.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.runs.iter().map(|run| run.tokens().div_ceil(self.block_size)).sum()
+    }
+
+    /// Tokens in the prefix cache.
+    pub(crate) fn tokens_cached(&self) -> u64 {
+        self.cache.tokens()
+    }
+
+    /// A task that is due for the first time and holds the step up; each is told once.
+    pub(crate) fn take_block(&mut self, now: u64) -> Option<Block> {
+        let tick = self.tick;
+        let run = self.runs.iter_mut().find(|run| run.order.slow_step_ms > 0 && run.due(tick) <= now)?;
+        let ms = std::mem::take(&mut run.order.slow_step_ms);
+        Some(Block { task: run.task.id, ms, beat: !run.order.no_beat, watch: run.order.watch_flag })
+    }
+
+    /// One step; its chunks are in [`Batch::chunks`] until the next [`Batch::pushed`].
+    pub(crate) fn advance(&mut self, now: u64) -> Result<(), Fault> {
+        let Batch { runs, tray, late, over, lost, .. } = self;
+        for task in late.drain(..) {
+            stray(tray, task, now);
+        }
+        let mut fault = None;
+        let mut ticked = false;
+        runs.retain_mut(|run| {
+            if fault.is_some() || run.due(self.tick) > now {
+                return true;
+            }
+            fault = run.fault();
+            if fault.is_some() {
+                return true;
+            }
+            ticked |= run.is_shared() && self.tick <= now;
+            let task = run.task.id;
+            if run.order.unknown_task && !run.begun {
+                stray(tray, !task, now);
+            }
+            let went = run.advance(now, tray.lay(task, now));
+            match went {
+                Went::Nothing => tray.take_back(),
+                Went::Pushed => {}
+                Went::Ended => after_end(run, tray, late, now),
+                Went::Lost => {
+                    *lost += 1;
+                    // A chunk without tokens and without an end would be a fault of another kind.
+                    if tray.filled().last().is_some_and(Delivery::is_empty) {
+                        tray.take_back();
+                    }
+                }
+            }
+            let stays = matches!(went, Went::Nothing | Went::Pushed);
+            if !stays {
+                over.push(task);
+            }
+            stays
+        });
+        if ticked {
+            self.tick = next_beat(self.tick, self.pace, now);
+        }
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// What to push.
+    pub(crate) fn chunks(&self) -> &[Delivery] {
+        self.tray.filled()
+    }
+
+    /// The tasks that left since the last call, and how many of them without the host's knowledge.
+    pub(crate) fn take_over(&mut self) -> (std::vec::Drain<'_, u64>, u64) {
+        (self.over.drain(..), std::mem::take(&mut self.lost))
+    }
+
+    /// The chunks were pushed.
+    pub(crate) fn pushed(&mut self) {
+        self.tray.clear();
+    }
+
+    /// When there is something to do.
+    pub(crate) fn next(&self, now: u64) -> Next {
+        if !self.late.is_empty() {
+            return Next::More;
+        }
+        match self.runs.iter().map(|run| run.due(self.tick)).min() {
+            None | Some(u64::MAX) => Next::Idle,
+            Some(at) if at <= now => Next::More,
+            Some(at) => Next::Until(at),
+        }
+    }
+}
+
+/// The faults of a task whose last chunk lies on the tray.
+fn after_end(run: &Run, tray: &mut Tray, late: &mut Vec<u64>, now: u64) {
+    if run.order.double_finish {
+        let ending = tray.filled().last().map(|last| last.ending.clone()).unwrap_or_default();
+        tray.lay(run.task.id, now).ending = ending;
+    }
+    if run.order.push_after_finish {
+        late.push(run.task.id);
+    }
+}
+
+/// A token that nobody waits for.
+fn stray(tray: &mut Tray, task: u64, now: u64) {
+    let token = Token::of("stray");
+    let out = tray.lay(task, now);
+    out.tokens.push(token.id);
+    out.bytes.extend(token.bytes.unwrap_or_default());
+    out.detokenized = true;
+}
+
+#[cfg(test)]
+mod tests;

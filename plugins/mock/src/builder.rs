@@ -1,0 +1,59 @@
+//! The plugin and the way from options to an engine: configure, load, build, each of which can be told to fail.
+
+use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::sdk::{
+    Builder, Engine, EngineInfo, Error, Level, Plugin, Progress, Result, Shard, Worker, log,
+};
+
+use crate::control::{fail_if, panic_if, spend};
+use crate::engine::Mock as MockEngine;
+use crate::options::Options;
+
+/// The plugin.
+pub(crate) struct Mock;
+
+impl Plugin for Mock {
+    fn engines() -> &'static [EngineInfo] {
+        &[EngineInfo {
+            name: "mock",
+            description: "scripted engine: repeats the prompt's words, or plays a script, with every fault on demand",
+        }]
+    }
+
+    fn builder(engine: &str, worker: Worker) -> Result<Box<dyn Builder>> {
+        if engine != "mock" {
+            return Err(Error::new(code::UNSUPPORTED, format!("no engine {engine}; this plugin has mock")));
+        }
+        Ok(Box::new(Setup { worker, options: Options::default() }))
+    }
+}
+
+/// What is known before there is an engine.
+struct Setup {
+    worker: Worker,
+    options: Options,
+}
+
+impl Builder for Setup {
+    fn configure(&mut self, options: &[(&str, &str)]) -> Result<()> {
+        self.options = Options::read(options)?;
+        panic_if(&self.options, "configure");
+        Ok(())
+    }
+
+    /// There are no weights: the path is not looked at, and need not exist.
+    fn load(&mut self, shard: &Shard, progress: &Progress) -> Result<()> {
+        panic_if(&self.options, "load");
+        spend(self.options.load_delay_ms, "load", progress)?;
+        fail_if(&self.options.fail_load)?;
+        let slots = self.options.slots.to_string();
+        log(Level::Info, "load", "mock model loaded", &[("model", &shard.model_id), ("slots", &slots)]);
+        Ok(())
+    }
+
+    fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
+        panic_if(&self.options, "build");
+        fail_if(&self.options.fail_build)?;
+        Ok(Box::new(MockEngine::new(self.worker, self.options)?))
+    }
+}

@@ -1,0 +1,270 @@
+//! One task in progress: when it is due and what it pushes then.
+//!
+//! Holds: a run that answered [`Went::Ended`] or [`Went::Lost`] is never asked again. Time is passed in, in nanoseconds.
+
+use cascadia_plugin_api::sdk::{Error, Task};
+
+use crate::options::{Options, nanos};
+use crate::order::{Crash, Order, Site};
+use crate::plan::Plan;
+use crate::prompt;
+use crate::script::{End, Item, MAX_ITEMS, Script, Token};
+use crate::tray::{Delivery, Ending};
+use crate::writer::{Writer, logprob};
+
+/// What came of an advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Went {
+    /// Nothing to push.
+    Nothing,
+    /// A chunk; more will follow.
+    Pushed,
+    /// The last chunk.
+    Ended,
+    /// The end, kept secret from the host.
+    Lost,
+}
+
+/// How the whole engine fails.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// `step` answers an error.
+    Error(Error),
+    /// `step` goes down.
+    Crash(Crash),
+}
+
+/// A task that was accepted.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) task: Task,
+    pub(crate) order: Order,
+    pub(crate) cached: Option<u32>,
+    /// Its first chunk was pushed.
+    pub(crate) begun: bool,
+    plan: Plan,
+    writer: Writer,
+    prefill: u64,
+    own_pace: Option<u64>,
+    ready_at: u64,
+    cancel_at: Option<u64>,
+}
+
+impl Run {
+    /// A run of `task`; `text` is its prompt.
+    pub(crate) fn new(task: Task, order: Order, text: &str, options: &Options) -> Run {
+        let (opening, script) = match order.script.as_ref().or(options.script.as_ref()) {
+            Some(script) => (None, script.clone()),
+            None => prompt::echo(text),
+        };
+        let plan = Plan::new(opening, script, order.repeat.unwrap_or(options.repeat));
+        Run {
+            plan: if order.invalid_utf8 { broken_utf8(plan) } else { plan },
+            writer: writer(&task, &order, options),
+            prefill: nanos(order.prefill_delay_ms.unwrap_or(options.prefill_delay_ms)),
+            own_pace: order.token_delay_ms.map(nanos),
+            cached: None,
+            begun: false,
+            ready_at: 0,
+            cancel_at: None,
+            task,
+            order,
+        }
+    }
+
+    /// The task has a slot; `pace` is the engine's.
+    pub(crate) fn start(&mut self, now: u64, pace: u64) {
+        let lead = if self.order.whole {
+            // All the time that a streamed answer would take, in one piece.
+            let (delays, items) = self.plan.length();
+            let items = items.min(self.writer.max);
+            nanos(delays).saturating_add(items.saturating_mul(self.own_pace.unwrap_or(pace)))
+        } else {
+            nanos(self.plan.pass_delays())
+        };
+        self.ready_at = now.saturating_add(self.prefill).saturating_add(lead);
+    }
+
+    /// The host wants the end.
+    pub(crate) fn cancel(&mut self, now: u64) {
+        if !self.order.ignore_cancel {
+            self.cancel_at.get_or_insert(now.saturating_add(nanos(self.order.cancel_delay_ms)));
+        }
+    }
+
+    /// The engine closes: nothing is waited for.
+    pub(crate) fn end_now(&mut self) {
+        self.cancel_at = Some(0);
+    }
+
+    /// Whether the engine's pace counts for it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.own_pace.is_none() && !self.order.whole
+    }
+
+    /// When it has something to do, given the engine's next tick; `u64::MAX` = never.
+    pub(crate) fn due(&self, tick: u64) -> u64 {
+        let next = match () {
+            () if reached(self.order.stall_after, &self.writer) => u64::MAX,
+            () if self.is_shared() => self.ready_at.max(tick),
+            () => self.ready_at,
+        };
+        next.min(self.cancel_at.unwrap_or(u64::MAX))
+    }
+
+    /// Tokens in the cache for it.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.task.tokens.len() as u64 + self.writer.generated
+    }
+
+    /// Whether the engine fails now.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        let order = &self.order;
+        let late = reached(order.panic_after, &self.writer).then_some(Crash::Panic);
+        if let Some(crash) = order.crash(Site::Step).or(late) {
+            return Some(Fault::Crash(crash));
+        }
+        reached(order.step_error_after, &self.writer).then(|| Fault::Error(order.failure()))
+    }
+
+    /// Does what is due; the chunk is left in `out`.
+    pub(crate) fn advance(&mut self, now: u64, out: &mut Delivery) -> Went {
+        if self.cancel_at.is_some_and(|at| now >= at) {
+            out.ending = Ending::End(End::Cancelled);
+        } else if reached(self.order.fail_after, &self.writer) {
+            out.ending = Ending::Error(self.order.failure());
+        } else {
+            self.generate(now, out);
+        }
+        if out.is_empty() {
+            return Went::Nothing;
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            self.report(out);
+        }
+        out.timestamp_ns = self.order.timestamp_ns.unwrap_or(now);
+        match (out.ends(), self.order.no_finish) {
+            (false, _) => Went::Pushed,
+            (true, false) => Went::Ended,
+            (true, true) => {
+                out.ending = Ending::No;
+                Went::Lost
+            }
+        }
+    }
+
+    fn generate(&mut self, now: u64, out: &mut Delivery) {
+        let items = match self.order.chunk {
+            _ if self.order.whole => MAX_ITEMS,
+            Some(n) => n.get(),
+            None => 1,
+        };
+        let mut done = 0;
+        while done < items && !out.ends() && self.writer.generated < self.writer.halt {
+            if self.writer.is_full() {
+                out.ending = Ending::End(End::Length);
+                break;
+            }
+            if !self.play(out) {
+                break;
+            }
+            done += 1;
+        }
+        self.pace(now);
+    }
+
+    /// Plays one item. False at a delay.
+    fn play(&mut self, out: &mut Delivery) -> bool {
+        match self.plan.peek() {
+            None => self.end(out),
+            Some(Item::Tokens(tokens)) => self.writer.write(tokens, out),
+            Some(Item::Error(error)) => out.ending = Ending::Error(error.clone()),
+            Some(Item::Finish(end)) if self.ends_count() => out.ending = Ending::End(*end),
+            Some(Item::Finish(_)) => {}
+            Some(Item::Delay(_)) if self.order.whole => {}
+            Some(Item::Delay(_)) => return false,
+        }
+        self.plan.pass();
+        true
+    }
+
+    /// The script is at its end: an end token, as far as it counts.
+    fn end(&mut self, out: &mut Delivery) {
+        if !self.ends_count() && self.plan.again() {
+            if let Some(Item::Tokens(tokens)) = self.plan.peek() {
+                self.writer.write(tokens, out);
+            }
+            return;
+        }
+        out.stop_token = self.order.stop_token;
+        out.ending = Ending::End(self.order.finish.unwrap_or(End::Stop));
+    }
+
+    fn ends_count(&self) -> bool {
+        !self.task.ignore_eos && self.writer.may_end()
+    }
+
+    /// Says when the next item may come.
+    fn pace(&mut self, now: u64) {
+        if let Some(own) = self.own_pace {
+            self.ready_at = next_beat(self.ready_at, own, now);
+        }
+        if !self.order.whole {
+            let delay = nanos(self.plan.pass_delays());
+            if delay > 0 {
+                self.ready_at = self.ready_at.max(now.saturating_add(delay));
+            }
+        }
+    }
+
+    /// What is told once, with the first chunk.
+    fn report(&self, out: &mut Delivery) {
+        let counted = u32::try_from(self.task.tokens.len()).unwrap_or(u32::MAX);
+        if !self.order.no_prompt_tokens {
+            out.prompt_tokens = Some(self.order.prompt_tokens.unwrap_or(counted));
+        }
+        out.cached_tokens = self.order.cached_tokens.or(self.cached);
+        if self.task.prompt_logprobs.is_some() {
+            let known = (1..u64::from(counted)).map(logprob);
+            out.prompt_logprobs = std::iter::once(f32::NAN).chain(known).take(counted as usize).collect();
+        }
+    }
+}
+
+/// The next point of a regular beat; a beat that was missed is not made up for.
+pub(crate) fn next_beat(last: u64, pace: u64, now: u64) -> u64 {
+    let next = last.saturating_add(pace);
+    if next > now { next } else { now.saturating_add(pace) }
+}
+
+fn reached(after: Option<u64>, writer: &Writer) -> bool {
+    after.is_some_and(|n| writer.generated >= n)
+}
+
+fn writer(task: &Task, order: &Order, options: &Options) -> Writer {
+    let window = options.context_length.saturating_sub(task.tokens.len() as u64);
+    let asked = if task.max_tokens == 0 { u64::MAX } else { task.max_tokens.into() };
+    let halts = [order.fail_after, order.stall_after, order.step_error_after, order.panic_after];
+    Writer {
+        generated: 0,
+        max: if order.max_tokens_ignore { u64::MAX } else { asked.min(window) },
+        min: task.min_tokens.into(),
+        halt: halts.into_iter().flatten().min().unwrap_or(u64::MAX),
+        stops: task.stop_tokens.clone(),
+        alternatives: task.logprobs,
+        nan: order.nan,
+        bad_logprobs: order.bad_logprobs,
+    }
+}
+
+/// The same answer after a lone continuation byte and before half a character.
+fn broken_utf8(mut plan: Plan) -> Plan {
+    let item = |bytes: &[u8]| Item::Tokens(vec![Token::of(bytes)]);
+    let mut items = vec![item(&[0x85])];
+    while let Some(next) = plan.peek().filter(|_| items.len() < MAX_ITEMS) {
+        items.push(next.clone());
+        plan.pass();
+    }
+    items.push(item(&[0xf0, 0x9f]));
+    Plan::new(None, Script(items.into()), 1)
+}

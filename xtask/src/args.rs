@@ -1,0 +1,205 @@
+//! The command line: words to a `Command`, and the help texts.
+//!
+//! Holds: an unknown word is an error that lists what would have been understood.
+
+use crate::compile::Profile;
+use crate::dist::Runtime;
+use crate::docs::Mode;
+use crate::fetch::Artefact;
+use anyhow::{Result, bail};
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Command {
+    Help(Option<String>),
+    Fetch(Vec<Artefact>),
+    Build(Profile),
+    Serve { once: bool, host: Vec<String> },
+    Test(TestOptions),
+    Gen(Mode),
+    Tidy,
+    Dist(Runtime),
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct TestOptions {
+    /// Only tests whose name contains this, and none of the other checks.
+    pub(crate) filter: Option<String>,
+    pub(crate) no_fetch: bool,
+}
+
+/// Name, one line for the list, and what `cargo xtask NAME --help` adds.
+const COMMANDS: [(&str, &str, &str); 7] = [
+    (
+        "fetch",
+        "[openvino|model|prometheus|clients]...  download what builds and tests need (all, if none is named)",
+        "Downloads into the target folder: the OpenVINO wheels (unpacked to openvino/VERSION), the small model\n\
+         (models/), Prometheus from the distribution's package, and a Python environment for the client tests.\n\
+         Wheels are pinned with hashes in xtask/pins.toml. Interrupt it at any time: the next run goes on.\n\
+         CLIENTS=none leaves the Python environment out.",
+    ),
+    (
+        "build",
+        "[--release]  build the host, the plugins and their C++ shims",
+        "Leaves cascadia-host, the plugins and the shims side by side in the target folder's debug or release,\n\
+         with a link `openvino` to the runtime. Fetches OpenVINO when it is missing: the shims need its headers.",
+    ),
+    (
+        "serve",
+        "[--once] [-- ARGS]  build, load a small real model, ask it one question, keep serving",
+        "Starts the release host on 127.0.0.1:8000 with the ov-genai plugin and SmolLM2, prints one question and its\n\
+         answer, and serves until Ctrl-C. ARGS go to the host; its --plugin, --model and --served-model-name replace\n\
+         ours, --config replaces all of them. --once stops the host after the answer.",
+    ),
+    (
+        "test",
+        "[FILTER] [--no-fetch]  every check and every test; with FILTER the matching tests only",
+        "Fetches, then runs: formatting, tidy, clippy, build, gen --check, unit, integration and doc tests.\n\
+         With FILTER: fetch, build and the tests whose name contains it. --no-fetch fails where something is missing.\n\
+         CLIENTS=none leaves the Python client tests out, and the summary says so.",
+    ),
+    (
+        "gen",
+        "[--check]  write docs/METRICS.md from the code; --check only compares",
+        "Asks the debug build of the host (`gen-docs metrics`), which it builds first.",
+    ),
+    (
+        "tidy",
+        "check the house rules: layers, doors, circles, sizes, dependencies",
+        "Prints file:line for each breach. The names and exceptions are in tidy.toml, the dependency policy in deny.toml.",
+    ),
+    (
+        "dist",
+        "[--without-openvino]  pack a folder and a .tar.gz that run by themselves",
+        "Builds with the dist profile into dist/cascadia-host-VERSION-linux-x86_64 under the target folder: host,\n\
+         plugins, shims, documents and, unless left out, the OpenVINO runtime with its licences.",
+    ),
+];
+
+pub(crate) fn help(topic: Option<&str>) -> String {
+    if let Some((name, line, more)) = COMMANDS.iter().find(|(name, ..)| Some(*name) == topic) {
+        return format!("cargo xtask {name} {line}\n\n{more}");
+    }
+    let mut text = "usage: cargo xtask COMMAND\n\n".to_owned();
+    for (name, line, _) in COMMANDS {
+        text += &format!("  {name:<6} {line}\n");
+    }
+    text + "\n`cargo xtask COMMAND --help` says more. serve and test are the two to start with."
+}
+
+pub(crate) fn parse(words: &[String]) -> Result<Command> {
+    let Some((name, rest)) = words.split_first() else {
+        return Ok(Command::Help(None));
+    };
+    let own = rest.split(|word| word == "--").next().unwrap_or_default();
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        return Ok(Command::Help(rest.first().cloned()));
+    }
+    if own.iter().any(|word| word == "--help" || word == "-h") {
+        return Ok(Command::Help(Some(name.clone())));
+    }
+    Ok(match name.as_str() {
+        "fetch" => Command::Fetch(rest.iter().map(|word| Artefact::parse(word)).collect::<Result<_>>()?),
+        "build" => {
+            Command::Build(if flag(name, rest, "--release")? { Profile::Release } else { Profile::Dev })
+        }
+        "serve" => {
+            let host = rest.get(own.len() + 1..).unwrap_or_default().to_vec();
+            Command::Serve { once: flag(name, own, "--once")?, host }
+        }
+        "test" => Command::Test(test(rest)?),
+        "gen" => Command::Gen(if flag(name, rest, "--check")? { Mode::Check } else { Mode::Write }),
+        "tidy" => {
+            none(name, rest)?;
+            Command::Tidy
+        }
+        "dist" => Command::Dist(if flag(name, rest, "--without-openvino")? {
+            Runtime::Left
+        } else {
+            Runtime::Packed
+        }),
+        other => {
+            let known: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
+            bail!("unknown command {other}; there are {}", known.join(", "))
+        }
+    })
+}
+
+fn test(words: &[String]) -> Result<TestOptions> {
+    let mut options = TestOptions::default();
+    for word in words {
+        if word == "--no-fetch" {
+            options.no_fetch = true;
+        } else if word.starts_with('-') {
+            bail!("test does not know {word}; it takes [FILTER] [--no-fetch]");
+        } else if let Some(first) = options.filter.replace(word.clone()) {
+            bail!("test takes one filter, got {first} and {word}");
+        }
+    }
+    Ok(options)
+}
+
+/// True if the one optional flag of a command is there; anything else is refused.
+fn flag(command: &str, words: &[String], flag: &str) -> Result<bool> {
+    match words {
+        [] => Ok(false),
+        [word] if word == flag => Ok(true),
+        [word, ..] if word == flag => bail!("{command} does not know {}; it takes {flag} once", words[1]),
+        [word, ..] => bail!("{command} does not know {word}; it takes {flag}"),
+    }
+}
+
+fn none(command: &str, words: &[String]) -> Result<()> {
+    match words {
+        [] => Ok(()),
+        [word, ..] => bail!("{command} takes no arguments, got {word}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_after_the_dashes_belong_to_the_host() {
+        let host = vec!["--api".to_owned(), ":9000".to_owned(), "--help".to_owned()];
+        assert_eq!(
+            parsed("serve --once -- --api :9000 --help").unwrap(),
+            Command::Serve { once: true, host }
+        );
+        assert_eq!(parsed("serve").unwrap(), Command::Serve { once: false, host: vec![] });
+    }
+
+    #[test]
+    fn test_takes_one_filter_and_one_flag() {
+        let options = TestOptions { filter: Some("metrics".into()), no_fetch: true };
+        assert_eq!(parsed("test metrics --no-fetch").unwrap(), Command::Test(options));
+        assert!(parsed("test a b").unwrap_err().to_string().contains("a and b"));
+    }
+
+    #[test]
+    fn unknown_words_are_refused_with_what_is_known() {
+        for (line, part) in [
+            ("tset", "there are fetch"),
+            ("build --relase", "takes --release"),
+            ("tidy now", "takes no arguments"),
+            ("fetch modle", "openvino, model"),
+            ("test --fast", "--no-fetch"),
+        ] {
+            let said = parsed(line).unwrap_err().to_string();
+            assert!(said.contains(part), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_help_page() {
+        for (name, ..) in COMMANDS {
+            assert!(help(None).contains(name));
+            assert_eq!(parsed(&format!("{name} --help")).unwrap(), Command::Help(Some(name.into())));
+            assert!(help(Some(name)).starts_with(&format!("cargo xtask {name}")));
+        }
+    }
+}
