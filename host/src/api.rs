@@ -115,7 +115,9 @@ async fn dispatch(
     use routes::{Found, Handler};
     let (handler, tail) = match found {
         Found::Route(route, tail) => (route.handler, tail),
-        Found::WrongMethod(route) => return respond::method_not_allowed(route.allow(), &route.wrong_method(request.method())),
+        Found::WrongMethod(route) => {
+            return respond::method_not_allowed(route.allow(), &route.wrong_method(request.method()));
+        }
         Found::Nothing => return respond::error(&routes::unknown(request.uri().path())),
     };
     let call = Call { request, connection, id: id.clone(), tail };
@@ -135,7 +137,12 @@ async fn dispatch(
             if let Some(reason) = error.code.reason() {
                 api.metrics.reject(reason);
             }
-            tracing::debug!(request = id.text, code = error.code.name(), error = error.message, "request refused");
+            tracing::debug!(
+                request = id.text,
+                code = error.code.name(),
+                error = error.message,
+                "request refused"
+            );
             respond::error(&error)
         }
     }

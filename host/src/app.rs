@@ -46,7 +46,8 @@ impl Failed {
 pub fn run(config: Config) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
     let metrics = Arc::new(Metrics::new());
-    let executable = std::env::current_exe().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
+    let executable =
+        std::env::current_exe().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose::choose(&config, &executable, &metrics)?;
     for (name, value) in chosen.environment() {
         env::set_before_threads(name, value).map_err(Failed::usage)?;
@@ -64,13 +65,21 @@ pub fn run(config: Config) -> Result<(), Failed> {
     served
 }
 
-async fn serve(config: Config, address: SocketAddr, metrics: Arc<Metrics>, chosen: Chosen) -> Result<(), Failed> {
+async fn serve(
+    config: Config,
+    address: SocketAddr,
+    metrics: Arc<Metrics>,
+    chosen: Chosen,
+) -> Result<(), Failed> {
     let signals = Signals::install().map_err(|e| Failed::run(format!("signals cannot be received: {e}")))?;
     let listener = TcpListener::bind(address)
         .await
         .map_err(|e| Failed::run(format!("cannot listen on {address}: {e}; choose another with --api")))?;
     let bound = listener.local_addr().unwrap_or(address);
-    services::start(Arc::new(PluginMetrics::new(Arc::clone(&metrics))), config.level().unwrap_or(tracing::Level::INFO));
+    services::start(
+        Arc::new(PluginMetrics::new(Arc::clone(&metrics))),
+        config.level().unwrap_or(tracing::Level::INFO),
+    );
     let config = Arc::new(config);
     let api = Arc::new(Api {
         models: Arc::new(Models::default()),
@@ -102,7 +111,9 @@ impl Host {
         let (roster, stop) = (Arc::clone(&self.api.roster), life.stop.clone());
         let patience = self.api.config.limits.slow_client_timeout.0;
         life.tasks.spawn(async move {
-            let mut every = tokio::time::interval(Duration::from_secs(1).min(patience / 2).max(Duration::from_millis(10)));
+            let mut every = tokio::time::interval(
+                Duration::from_secs(1).min(patience / 2).max(Duration::from_millis(10)),
+            );
             loop {
                 tokio::select! {
                     _ = every.tick() => roster.cut_slow(patience),
@@ -183,7 +194,10 @@ struct Signals {
 
 impl Signals {
     fn install() -> std::io::Result<Signals> {
-        Ok(Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
 
     /// The number of the next signal to stop.

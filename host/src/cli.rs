@@ -11,7 +11,12 @@ use flags::ServeFlags;
 
 /// Serves language models through engine plugins, with the OpenAI API.
 #[derive(Parser)]
-#[command(name = "cascadia-host", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(
+    name = "cascadia-host",
+    version,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -98,7 +98,10 @@ impl Models {
     /// The models that are up.
     pub fn serving(&self) -> Vec<Arc<Model>> {
         let models = self.models.read();
-        models.iter().filter_map(|(_, s)| if let State::Up(m) = s { Some(Arc::clone(m)) } else { None }).collect()
+        models
+            .iter()
+            .filter_map(|(_, s)| if let State::Up(m) = s { Some(Arc::clone(m)) } else { None })
+            .collect()
     }
 
     /// What keeps the host from being ready, one line each.

@@ -6,6 +6,7 @@
 pub mod build;
 pub mod elf;
 pub mod error;
+mod failed;
 pub mod find;
 pub mod handle;
 pub mod link;

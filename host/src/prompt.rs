@@ -5,6 +5,7 @@
 //! makes it panic or run without end. It knows nothing of HTTP, engines, plugins or time; a template that asks for the
 //! date gets the `now` of its caller.
 
+mod bytes;
 pub mod detok;
 mod ends;
 mod folder;
@@ -106,6 +107,14 @@ impl Text {
             Source::Gguf(gguf) => gguf::load(gguf),
             Source::Folder(folder) => folder::load(folder),
         }
+    }
+
+    /// The text side of an engine whose token ids are bytes; `template` is its chat template, or empty.
+    ///
+    /// # Errors
+    /// When the template does not compile.
+    pub fn bytes(template: &str) -> Result<Self, LoadError> {
+        bytes::load(template)
     }
 
     /// Renders a conversation into the model's prompt text. Messages are objects as the OpenAI API has them (`role`,

@@ -87,7 +87,8 @@ pub fn host_allowed(api: &Api, headers: &HeaderMap) -> Result<(), ApiError> {
         return Ok(());
     }
     let host: String = host.chars().take(100).collect();
-    let message = format!("host {host:?} is not served here; use localhost, or add it to server.allowed_hosts");
+    let message =
+        format!("host {host:?} is not served here; use localhost, or add it to server.allowed_hosts");
     Err(ApiError::new(Code::HostNotAllowed, message))
 }
 
@@ -95,7 +96,10 @@ pub fn host_allowed(api: &Api, headers: &HeaderMap) -> Result<(), ApiError> {
 fn name_of(host: &str) -> String {
     let name = match host.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |(n, _)| n),
+        None => host
+            .rsplit_once(':')
+            .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+            .map_or(host, |(n, _)| n),
     };
     name.trim_end_matches('.').to_ascii_lowercase()
 }
@@ -127,7 +131,12 @@ mod tests {
 
     #[test]
     fn host_names_are_read_with_and_without_port() {
-        for (host, name) in [("LocalHost:80", "localhost"), ("[::1]:8000", "::1"), ("127.0.0.1", "127.0.0.1"), ("a.b.", "a.b")] {
+        for (host, name) in [
+            ("LocalHost:80", "localhost"),
+            ("[::1]:8000", "::1"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("a.b.", "a.b"),
+        ] {
             assert_eq!(name_of(host), name);
         }
     }

@@ -48,7 +48,12 @@ pub struct Route {
 /// All routes.
 pub static ROUTES: &[Route] = &[
     Route { method: Method::POST, path: "/v1/chat/completions", auth: Auth::Client, handler: Handler::Chat },
-    Route { method: Method::POST, path: "/v1/completions", auth: Auth::Client, handler: Handler::Completions },
+    Route {
+        method: Method::POST,
+        path: "/v1/completions",
+        auth: Auth::Client,
+        handler: Handler::Completions,
+    },
     Route { method: Method::GET, path: "/v1/models", auth: Auth::Client, handler: Handler::Models },
     Route { method: Method::POST, path: "/v1/cancel/:task_id", auth: Auth::Client, handler: Handler::Cancel },
     Route { method: Method::GET, path: "/livez", auth: Auth::Open, handler: Handler::Live },

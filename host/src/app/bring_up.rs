@@ -66,18 +66,33 @@ fn one(api: &Api, job: &Job, library: &Arc<Library>, give_up: &AtomicBool) -> Re
         device,
         "building engine"
     );
-    let order =
-        Order { engine: &job.engine, options: &job.options, path: job.path.as_deref(), model: &job.name, give_up };
+    let order = Order {
+        engine: &job.engine,
+        options: &job.options,
+        path: job.path.as_deref(),
+        model: &job.name,
+        give_up,
+    };
     let Built { handle, card, load, warmup } = build::build(library, &order)?;
     let fault = |message: String| LoadError::new(&manifest.id, LoadStage::Build, message);
     let text = match (card.tokenizer.as_str(), &job.path) {
         ("bytes", _) => Text::bytes(&card.chat_template).map_err(|e| fault(chain(&e)))?,
         ("", Some(path)) => Text::open(path).map_err(|e| fault(chain(&e)))?,
-        ("", None) => return Err(fault(format!("{} has no model files to take a tokenizer from; give --model", job.name))),
+        ("", None) => {
+            return Err(fault(format!(
+                "{} has no model files to take a tokenizer from; give --model",
+                job.name
+            )));
+        }
         (other, _) => return Err(fault(format!("its tokenizer {other:?} is not known to this host"))),
     };
     let limits = &api.config.limits;
-    let gate = Gate::new(limits.max_concurrent, limits.queue_places(), limits.queue_timeout.0, Arc::clone(&api.metrics));
+    let gate = Gate::new(
+        limits.max_concurrent,
+        limits.queue_places(),
+        limits.queue_timeout.0,
+        Arc::clone(&api.metrics),
+    );
     let id = format!("{}/{}-0", manifest.id, job.engine);
     let worker = Worker::start(id, &job.name, handle, gate, Arc::clone(&api.metrics))
         .map_err(|e| fault(format!("its thread did not start: {e}")))?;

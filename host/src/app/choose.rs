@@ -46,14 +46,19 @@ impl Chosen {
 pub(super) fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<Chosen, Failed> {
     let plugins = candidates(config, executable, metrics)?;
     if plugins.is_empty() {
-        return Err(Failed::usage("no plugin to serve with; name one with --plugin or a folder with --plugin-dir"));
+        return Err(Failed::usage(
+            "no plugin to serve with; name one with --plugin or a folder with --plugin-dir",
+        ));
     }
     let unknown: Vec<_> =
         config.plugin.keys().filter(|id| !plugins.iter().any(|p| p.manifest.id == **id)).cloned().collect();
     if !unknown.is_empty() {
         let loaded: Vec<_> = plugins.iter().map(|p| p.manifest.id.as_str()).collect();
-        let message =
-            format!("options are given for {}, which is not loaded; loaded: {}", unknown.join(", "), loaded.join(", "));
+        let message = format!(
+            "options are given for {}, which is not loaded; loaded: {}",
+            unknown.join(", "),
+            loaded.join(", ")
+        );
         return Err(Failed::usage(message));
     }
     let nothing = [Model { name: None, path: None, engine: None, device: None }];
@@ -62,7 +67,10 @@ pub(super) fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> R
     for model in models {
         let job = job(model, &plugins, config, metrics)?;
         if jobs.iter().any(|j| j.name == job.name) {
-            return Err(Failed::usage(format!("two models are named {}; give one --model NAME=PATH", job.name)));
+            return Err(Failed::usage(format!(
+                "two models are named {}; give one --model NAME=PATH",
+                job.name
+            )));
         }
         jobs.push(job);
     }
@@ -134,7 +142,9 @@ fn engine_for(model: &Model, plugins: &[Candidate]) -> Result<(usize, String), F
     let all: Vec<(usize, &str, &str)> = plugins
         .iter()
         .enumerate()
-        .flat_map(|(i, p)| p.manifest.about.engines.iter().map(move |e| (i, p.manifest.id.as_str(), e.name.as_str())))
+        .flat_map(|(i, p)| {
+            p.manifest.about.engines.iter().map(move |e| (i, p.manifest.id.as_str(), e.name.as_str()))
+        })
         .collect();
     let names = || all.iter().map(|(_, p, e)| format!("{p}/{e}")).collect::<Vec<_>>().join(", ");
     let fits = |(_, plugin, engine): &&(usize, &str, &str)| match &model.engine {
@@ -144,13 +154,16 @@ fn engine_for(model: &Model, plugins: &[Candidate]) -> Result<(usize, String), F
     let mut fitting = all.iter().filter(fits);
     match (fitting.next(), fitting.next(), &model.engine) {
         (Some((plugin, _, engine)), None, _) => Ok((*plugin, (*engine).to_owned())),
-        (Some(_), Some(_), None) => {
-            Err(Failed::usage(format!("there are several engines: {}; choose with --engine or --model NAME=PATH,engine=ID", names())))
-        }
+        (Some(_), Some(_), None) => Err(Failed::usage(format!(
+            "there are several engines: {}; choose with --engine or --model NAME=PATH,engine=ID",
+            names()
+        ))),
         (Some(_), Some(_), Some(asked)) => {
             Err(Failed::usage(format!("engine {asked} could be several of {}; write PLUGIN/ENGINE", names())))
         }
-        (None, _, Some(asked)) => Err(Failed::usage(format!("there is no engine {asked}; there is {}", names()))),
+        (None, _, Some(asked)) => {
+            Err(Failed::usage(format!("there is no engine {asked}; there is {}", names())))
+        }
         (None, ..) => Err(Failed::usage("the plugins have no engine")),
     }
 }

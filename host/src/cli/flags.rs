@@ -95,7 +95,8 @@ impl ServeFlags {
         ];
         for (path, number) in numbers {
             if let Some(n) = number {
-                let n = i64::try_from(n).map_err(|_| format!("{} is {n}, which is too large", path.join(".")))?;
+                let n =
+                    i64::try_from(n).map_err(|_| format!("{} is {n}, which is too large", path.join(".")))?;
                 put(path, n.into());
             }
         }
@@ -109,13 +110,15 @@ impl ServeFlags {
             put(&["plugins", "dirs"], list(self.plugin_dir.iter().map(|d| d.display().to_string())));
         }
         for text in &self.set {
-            let (key, value) = text.split_once('=').ok_or_else(|| format!("--set {text:?} is not KEY=VALUE"))?;
+            let (key, value) =
+                text.split_once('=').ok_or_else(|| format!("--set {text:?} is not KEY=VALUE"))?;
             put(&key.split('.').collect::<Vec<_>>(), scalar(value));
         }
         for text in &self.plugin_opt {
             let bad = || format!("--plugin-opt {text:?} is not ID.KEY=VALUE");
             let (key, value) = text.split_once('=').ok_or_else(bad)?;
-            let (id, key) = key.split_once('.').filter(|(i, k)| !i.is_empty() && !k.is_empty()).ok_or_else(bad)?;
+            let (id, key) =
+                key.split_once('.').filter(|(i, k)| !i.is_empty() && !k.is_empty()).ok_or_else(bad)?;
             // Text as it is: the plugin's own schema says what it means.
             put(&["plugin", id, key], value.into());
         }
@@ -129,7 +132,9 @@ impl ServeFlags {
         if self.model.is_empty() {
             return Ok(None);
         }
-        if self.model.len() > 1 && (self.served_model_name.is_some() || self.device.is_some() || self.engine.is_some()) {
+        if self.model.len() > 1
+            && (self.served_model_name.is_some() || self.device.is_some() || self.engine.is_some())
+        {
             return Err("--served-model-name, --engine and --device go with one --model; write \
                         --model NAME=PATH,engine=ID, or use a configuration file"
                 .to_owned());
@@ -145,12 +150,21 @@ impl ServeFlags {
             return Ok(());
         }
         if config.model.is_empty() {
-            config.model.push(crate::config::schema::Model { name: None, path: None, engine: None, device: None });
+            config.model.push(crate::config::schema::Model {
+                name: None,
+                path: None,
+                engine: None,
+                device: None,
+            });
         }
         let [model] = config.model.as_mut_slice() else {
-            return Err("--served-model-name, --engine and --device go with one model; the configuration has more".to_owned());
+            return Err(
+                "--served-model-name, --engine and --device go with one model; the configuration has more"
+                    .to_owned(),
+            );
         };
-        for (slot, flag) in [&mut model.name, &mut model.engine, &mut model.device].into_iter().zip(settings) {
+        for (slot, flag) in [&mut model.name, &mut model.engine, &mut model.device].into_iter().zip(settings)
+        {
             if flag.is_some() {
                 slot.clone_from(flag);
             }

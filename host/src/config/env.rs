@@ -77,9 +77,14 @@ mod tests {
 
     #[test]
     fn a_variable_becomes_the_key_of_its_path() {
-        let pairs = [("CASCADIA__SERVER__LISTEN", ":9000"), ("CASCADIA__LIMITS__MAX_CONCURRENT", "4"), ("HOME", "/x")];
+        let pairs = [
+            ("CASCADIA__SERVER__LISTEN", ":9000"),
+            ("CASCADIA__LIMITS__MAX_CONCURRENT", "4"),
+            ("HOME", "/x"),
+        ];
         let table = from_pairs(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        let expected: Table = toml::from_str("server.listen = ':9000'\nlimits.max_concurrent = 4").expect("valid");
+        let expected: Table =
+            toml::from_str("server.listen = ':9000'\nlimits.max_concurrent = 4").expect("valid");
         assert_eq!(table, expected);
     }
 }

@@ -44,7 +44,8 @@ pub fn overlay(base: &mut Table, top: Table) {
 pub fn file(path: &std::path::Path) -> Result<Table, Error> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: shown.clone(), source })?;
-    toml::from_str(&text).map_err(|e| Error::Syntax { path: shown, message: e.to_string().trim().replace('\n', " ") })
+    toml::from_str(&text)
+        .map_err(|e| Error::Syntax { path: shown, message: e.to_string().trim().replace('\n', " ") })
 }
 
 /// The configuration that the layers, lowest first, add up to.

@@ -192,7 +192,8 @@ impl Config {
             problems.push(format!("server.max_body_mb {} is over 4096", self.server.max_body_mb));
         }
         if l.max_concurrent > 100_000 || l.queue_places() > 1_000_000 {
-            problems.push("limits.max_concurrent is over 100000, or limits.max_queued over 1000000".to_owned());
+            problems
+                .push("limits.max_concurrent is over 100000, or limits.max_queued over 1000000".to_owned());
         }
         problems
     }

@@ -31,7 +31,10 @@ impl std::str::FromStr for Span {
             _ => None,
         };
         // A year is beyond any sense here, and far from overflowing a clock.
-        millis.filter(|ms| *ms <= 366 * 24 * 3_600_000).map(|ms| Span(Duration::from_millis(ms))).ok_or_else(bad)
+        millis
+            .filter(|ms| *ms <= 366 * 24 * 3_600_000)
+            .map(|ms| Span(Duration::from_millis(ms)))
+            .ok_or_else(bad)
     }
 }
 

@@ -47,7 +47,10 @@ fn overlap(text: &str, stop: &str) -> usize {
     let longest = text.len().min(stop.len() - 1);
     (1..=longest)
         .rev()
-        .find(|n| text.is_char_boundary(text.len() - n) && stop.as_bytes().starts_with(&text.as_bytes()[text.len() - n..]))
+        .find(|n| {
+            text.is_char_boundary(text.len() - n)
+                && stop.as_bytes().starts_with(&text.as_bytes()[text.len() - n..])
+        })
         .unwrap_or(0)
 }
 

@@ -83,7 +83,12 @@ mod tests {
 
     #[test]
     fn any_split_gives_the_same_text_as_the_whole() {
-        let bytes = "h\u{e9}llo \u{1F600}\u{4f60}".as_bytes().iter().copied().chain([0xff, b'x', 0xe2, 0x82]).collect::<Vec<u8>>();
+        let bytes = "h\u{e9}llo \u{1F600}\u{4f60}"
+            .as_bytes()
+            .iter()
+            .copied()
+            .chain([0xff, b'x', 0xe2, 0x82])
+            .collect::<Vec<u8>>();
         let whole = joined(&[&bytes]);
         let whole = whole.0.concat() + &whole.1;
         for a in 0..bytes.len() {

@@ -14,14 +14,19 @@ pub async fn body(body: Incoming, limit: u64, timeout: Duration) -> Result<Bytes
     use hyper::body::Body;
     let too_large = || {
         let mib = limit >> 20;
-        ApiError::new(Code::BodyTooLarge, format!("the body is over {mib} MiB; raise --api-max-body-mb or send less"))
+        ApiError::new(
+            Code::BodyTooLarge,
+            format!("the body is over {mib} MiB; raise --api-max-body-mb or send less"),
+        )
     };
     if body.size_hint().lower() > limit {
         return Err(too_large());
     }
     let limited = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX));
     match tokio::time::timeout(timeout, limited.collect()).await {
-        Err(_) => Err(ApiError::new(Code::RequestTimeout, format!("the body did not come within {timeout:?}"))),
+        Err(_) => {
+            Err(ApiError::new(Code::RequestTimeout, format!("the body did not come within {timeout:?}")))
+        }
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(e)) if e.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
         Ok(Err(e)) => Err(ApiError::new(Code::InvalidJson, format!("the body could not be read: {e}"))),
@@ -32,7 +37,10 @@ pub async fn body(body: Incoming, limit: u64, timeout: Duration) -> Result<Bytes
 pub fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     let unsupported = |what: &str, value: &str| {
         let value: String = value.chars().take(100).collect();
-        Err(ApiError::new(Code::UnsupportedMediaType, format!("{what} is {value:?}; send plain application/json")))
+        Err(ApiError::new(
+            Code::UnsupportedMediaType,
+            format!("{what} is {value:?}; send plain application/json"),
+        ))
     };
     if let Some(value) = headers.get(CONTENT_TYPE) {
         let text = value.to_str().unwrap_or_default();

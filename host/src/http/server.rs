@@ -45,7 +45,13 @@ pub struct Limits {
 }
 
 /// Accepts until `stop` is cancelled. Connections are tracked by `tasks` and end with `stop` too.
-pub async fn serve(listener: TcpListener, limits: Limits, service: Service, stop: CancellationToken, tasks: TaskTracker) {
+pub async fn serve(
+    listener: TcpListener,
+    limits: Limits,
+    service: Service,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+) {
     let slots = Arc::new(Semaphore::new(limits.connections));
     loop {
         // A slot first: what cannot be served waits in the kernel's backlog.

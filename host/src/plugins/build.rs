@@ -14,7 +14,8 @@ use cascadia_plugin_api::abi::prim::{Array, Kv, Progress, Str, StrOut};
 use serde::Deserialize;
 
 use super::error::LoadError;
-use super::handle::{EngineHandle, Failed};
+use super::failed::Failed;
+use super::handle::EngineHandle;
 use super::link::Link;
 use super::load::Library;
 use crate::telemetry::labels::LoadStage;
@@ -85,7 +86,8 @@ pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadErr
     };
     let begun = Instant::now();
     let link = Link::new(id);
-    let builder = Builder::new(library, order.engine, link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
+    let builder =
+        Builder::new(library, order.engine, link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     builder.configure(order.options).map_err(|(c, f)| fault(LoadStage::Options, c, f))?;
     let watch = Watch { model: order.model, give_up: order.give_up };
     builder.load(order, &watch).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
@@ -116,7 +118,8 @@ impl<'a> Builder<'a> {
         let mut failed = Failed::default();
         let worker = std::ptr::from_ref(link).cast_mut().cast();
         // SAFETY: the text and the callback outlive the call; the link lives for ever.
-        let builder = unsafe { (library.plugin.new_builder)(Str::new(engine.as_bytes()), worker, failed.out()) };
+        let builder =
+            unsafe { (library.plugin.new_builder)(Str::new(engine.as_bytes()), worker, failed.out()) };
         if builder.is_null() { Err((code::BACKEND, failed)) } else { Ok(Builder { library, builder }) }
     }
 
@@ -125,7 +128,10 @@ impl<'a> Builder<'a> {
         let pairs: Vec<_> = options.iter().map(|(k, v)| Kv { key: text(k), value: text(v) }).collect();
         let mut failed = Failed::default();
         // SAFETY: the builder is alive and used by this thread only; the pairs outlive the call.
-        done(unsafe { (self.library.builder.configure)(self.builder, Array::new(&pairs), failed.out()) }, failed)
+        done(
+            unsafe { (self.library.builder.configure)(self.builder, Array::new(&pairs), failed.out()) },
+            failed,
+        )
     }
 
     fn load(&self, order: &Order<'_>, watch: &Watch<'_>) -> Step<()> {
@@ -142,8 +148,9 @@ impl<'a> Builder<'a> {
         };
         let mut failed = Failed::default();
         // SAFETY: as above; shard, progress and callback outlive the call.
-        let code =
-            unsafe { (self.library.builder.load_shard)(self.builder, &raw const shard, watch.progress(), failed.out()) };
+        let code = unsafe {
+            (self.library.builder.load_shard)(self.builder, &raw const shard, watch.progress(), failed.out())
+        };
         done(code, failed)
     }
 
@@ -208,7 +215,8 @@ impl EngineHandle {
         let mut failed = Failed::default();
         let out = StrOut { ctx: std::ptr::from_mut(&mut text).cast(), set };
         // SAFETY: `out` and the callback outlive the call.
-        let code = unsafe { self.call(|_, engine| (table.card)(engine, out, failed.out())) }.unwrap_or(code::CLOSED);
+        let code =
+            unsafe { self.call(|_, engine| (table.card)(engine, out, failed.out())) }.unwrap_or(code::CLOSED);
         done(code, failed).map_err(|(code, failed)| failed.into_message(code))?;
         serde_json::from_slice(&text).map_err(|e| format!("its model card is not readable: {e}"))
     }

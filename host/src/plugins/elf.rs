@@ -76,11 +76,14 @@ fn names(
             tag => entries.push((tag, word(8))),
         }
     }
-    let Some(address) = entries.iter().find(|(tag, _)| *tag == DT_STRTAB).map(|(_, v)| *v) else { return Ok(()) };
+    let Some(address) = entries.iter().find(|(tag, _)| *tag == DT_STRTAB).map(|(_, v)| *v) else {
+        return Ok(());
+    };
     // The string table is given by address; find the segment that holds it.
     let mut strings = None;
     for at in segments {
-        let (kind, offset, base, size) = (f.int(at, 4)?, f.int(at + 8, 8)?, f.int(at + 16, 8)?, f.int(at + 32, 8)?);
+        let (kind, offset, base, size) =
+            (f.int(at, 4)?, f.int(at + 8, 8)?, f.int(at + 16, 8)?, f.int(at + 32, 8)?);
         if kind == PT_LOAD && address >= base && address - base < size {
             strings = Some(offset + (address - base));
         }
@@ -132,7 +135,8 @@ impl<'a> File<'a> {
     }
 
     fn string(&self, at: u64) -> Result<String, Fault> {
-        let rest = usize::try_from(at).ok().and_then(|a| self.0.get(a..)).ok_or("has a name beyond its end")?;
+        let rest =
+            usize::try_from(at).ok().and_then(|a| self.0.get(a..)).ok_or("has a name beyond its end")?;
         // No library name comes near this; it bounds the search in a file without a terminator.
         let end = rest.iter().take(4096).position(|b| *b == 0).ok_or("has a name without an end")?;
         Ok(String::from_utf8_lossy(&rest[..end]).into_owned())
@@ -162,7 +166,11 @@ mod tests {
     fn own_library() -> Vec<u8> {
         // Any shared library of the system will do; the C library is always there.
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-        let path = maps.lines().filter_map(|l| l.split_whitespace().nth(5)).find(|p| p.contains("libc.so")).expect("libc");
+        let path = maps
+            .lines()
+            .filter_map(|l| l.split_whitespace().nth(5))
+            .find(|p| p.contains("libc.so"))
+            .expect("libc");
         std::fs::read(path).expect("libc is readable")
     }
 

@@ -33,6 +33,7 @@ impl LoadError {
 /// A file that was looked for in vain.
 pub(super) fn not_found(name: &str, tried: &[PathBuf]) -> LoadError {
     let tried: Vec<_> = tried.iter().map(|p| p.display().to_string()).collect();
-    let message = format!("not found; looked at {}; give a path with a / or a --plugin-dir", tried.join(", "));
+    let message =
+        format!("not found; looked at {}; give a path with a / or a --plugin-dir", tried.join(", "));
     LoadError::new(name, LoadStage::Find, message)
 }

@@ -15,9 +15,11 @@ pub fn one(name: &str, dirs: &[PathBuf], executable: &Path) -> Result<PathBuf, L
             Err(e) => Err(LoadError::new(name, LoadStage::Find, format!("cannot be read: {e}"))),
         };
     }
-    let file = if name.ends_with(".so") { name.to_owned() } else { format!("lib{}.so", name.replace('-', "_")) };
+    let file =
+        if name.ends_with(".so") { name.to_owned() } else { format!("lib{}.so", name.replace('-', "_")) };
     let beside = executable.parent().map(Path::to_path_buf).unwrap_or_default();
-    let tried: Vec<_> = dirs.iter().cloned().chain([beside.clone(), beside.join("plugins")]).map(|d| d.join(&file)).collect();
+    let tried: Vec<_> =
+        dirs.iter().cloned().chain([beside.clone(), beside.join("plugins")]).map(|d| d.join(&file)).collect();
     match tried.iter().find(|p| p.is_file()) {
         Some(path) => path.canonicalize().map_err(|e| LoadError::file(path, LoadStage::Find, e.to_string())),
         None => Err(not_found(name, &tried)),
@@ -26,7 +28,8 @@ pub fn one(name: &str, dirs: &[PathBuf], executable: &Path) -> Result<PathBuf, L
 
 /// The libraries of a folder: `lib*.so` in it, sorted. A folder that cannot be read is an error.
 pub fn all(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let unreadable = |e: std::io::Error| LoadError::file(dir, LoadStage::Find, format!("cannot be read: {e}"));
+    let unreadable =
+        |e: std::io::Error| LoadError::file(dir, LoadStage::Find, format!("cannot be read: {e}"));
     let mut found = Vec::new();
     for entry in dir.read_dir().map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
@@ -48,8 +51,12 @@ mod tests {
 
     #[test]
     fn a_bare_name_is_looked_for_in_the_given_folders_then_beside_the_executable() {
-        let error = one("my-engine", &[PathBuf::from("/nowhere")], Path::new("/opt/x/cascadia-host")).expect_err("absent");
+        let error = one("my-engine", &[PathBuf::from("/nowhere")], Path::new("/opt/x/cascadia-host"))
+            .expect_err("absent");
         let text = error.to_string();
-        assert!(text.contains("/nowhere/libmy_engine.so, /opt/x/libmy_engine.so, /opt/x/plugins/libmy_engine.so"), "{text}");
+        assert!(
+            text.contains("/nowhere/libmy_engine.so, /opt/x/libmy_engine.so, /opt/x/plugins/libmy_engine.so"),
+            "{text}"
+        );
     }
 }

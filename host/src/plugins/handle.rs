@@ -9,17 +9,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascadia_plugin_api::abi::chunk as wire;
-use cascadia_plugin_api::abi::engine::{EngineV1, SINK_GO_ON, SINK_STOP, STEP_IDLE, STEP_MORE, STEP_WAIT, Sink, StepOut};
-use cascadia_plugin_api::abi::prim::{Array, ErrOut, Str};
-use cascadia_plugin_api::abi::task::{self, Grammar, Task, Trace};
 use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::abi::engine::{
+    EngineV1, SINK_GO_ON, SINK_STOP, STEP_IDLE, STEP_MORE, STEP_WAIT, Sink, StepOut,
+};
+use cascadia_plugin_api::abi::prim::{Array, Str};
+use cascadia_plugin_api::abi::task::{self, Grammar, Task, Trace};
 use cascadia_plugin_api::ext::{LoadReport, ModelCardV1};
 use parking_lot::RwLock;
 
+use super::failed::{Failed, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
-use crate::generate::{Failure, Finish, Kind, Piece, Request};
+use crate::generate::{Failure, Finish, Piece, Request};
 
 /// Takes what an engine pushes during a step.
 pub trait Receiver {
@@ -74,7 +77,11 @@ unsafe impl Sync for Engine {}
 impl EngineHandle {
     /// # Safety
     /// `engine` must come from `build` of this library and not be destroyed.
-    pub(super) unsafe fn new(library: Arc<Library>, link: &'static Link, engine: *mut c_void) -> EngineHandle {
+    pub(super) unsafe fn new(
+        library: Arc<Library>,
+        link: &'static Link,
+        engine: *mut c_void,
+    ) -> EngineHandle {
         EngineHandle { library, link, engine: RwLock::new(Some(Engine(engine))) }
     }
 
@@ -141,7 +148,9 @@ impl EngineHandle {
     /// `[any]` The load, where the engine reports it.
     pub fn load(&self) -> Load {
         let engine = self.engine.read_recursive();
-        let (Some(engine), Some(table)) = (engine.as_ref(), self.library.report) else { return Load::default() };
+        let (Some(engine), Some(table)) = (engine.as_ref(), self.library.report) else {
+            return Load::default();
+        };
         let mut out = LoadReport {
             struct_size: size_of::<LoadReport>() as u32,
             running: 0,
@@ -244,7 +253,9 @@ struct Leave(#[expect(dead_code, reason = "keeps the address alive")] Box<Inside
 impl Inside {
     fn enter(link: &'static Link, receiver: &mut dyn Receiver) -> Leave {
         // SAFETY: only the lifetime is changed; `Leave` ends the reception before the borrow ends.
-        let receiver = unsafe { std::mem::transmute::<*mut (dyn Receiver + '_), *mut (dyn Receiver + 'static)>(receiver) };
+        let receiver = unsafe {
+            std::mem::transmute::<*mut (dyn Receiver + '_), *mut (dyn Receiver + 'static)>(receiver)
+        };
         let mut inside = Box::new(Inside { link, receiver });
         INSIDE.set(Some(&raw mut *inside));
         Leave(inside)
@@ -301,55 +312,4 @@ fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
         finish,
     };
     receiver.piece(chunk.task, piece);
-}
-
-fn failure(number: u32, message: String, details: String) -> Failure {
-    let message = match (message.is_empty(), code::name(number)) {
-        (true, name) => format!("{name} (code {number})"),
-        (false, "unknown") => format!("{message} (code {number})"),
-        (false, _) => message,
-    };
-    Failure { kind: kind(number), code: code::name(number), message: message.replace(['\n', '\r'], " "), details }
-}
-
-fn kind(number: u32) -> Kind {
-    match number {
-        code::QUEUE_FULL => Kind::QueueFull,
-        code::PROMPT_TOO_LONG => Kind::PromptTooLong,
-        code::INVALID_CONFIG | code::PEER_REJECTED | code::SHARD_REJECTED | code::UNSUPPORTED => Kind::Refused,
-        code::MODEL_NOT_FOUND => Kind::NotFound,
-        code::NOT_CONNECTED | code::CLOSED | code::POISONED | code::PLUGIN_CRASHED => Kind::Unavailable,
-        _ => Kind::Fault,
-    }
-}
-
-/// Collects what a plugin says about a failed call.
-#[derive(Default)]
-pub(super) struct Failed {
-    message: String,
-    details: String,
-}
-
-impl Failed {
-    /// The callback that fills this; valid while this is not moved.
-    pub(super) fn out(&mut self) -> ErrOut {
-        unsafe extern "C" fn set(ctx: *mut c_void, _code: u32, message: Str, details: Str) {
-            // SAFETY: `ctx` is the value below, alive for the call it was passed to; the texts are lent.
-            unsafe {
-                let failed = &mut *ctx.cast::<Failed>();
-                failed.message = message.text().into_owned();
-                failed.details = details.text().into_owned();
-            }
-        }
-        ErrOut { ctx: std::ptr::from_mut(self).cast(), set }
-    }
-
-    /// One line about code `number`.
-    pub(super) fn into_message(self, number: u32) -> String {
-        failure(number, self.message, String::new()).message
-    }
-
-    fn into_failure(self, number: u32) -> Failure {
-        failure(number, self.message, self.details)
-    }
 }

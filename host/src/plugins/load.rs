@@ -14,7 +14,7 @@ use cascadia_plugin_api::ext::{LoadReportV1, ModelCardV1};
 use libloading::os::unix::{Library as Dynamic, RTLD_LOCAL, RTLD_NOW};
 
 use super::error::LoadError;
-use super::handle::Failed;
+use super::failed::Failed;
 use super::manifest::{self, Manifest};
 use super::{precheck, proof, services};
 use crate::telemetry::labels::LoadStage;

@@ -107,12 +107,15 @@ pub const SERVICES: &[&str] = &[
 
 /// Reads the section's bytes; the answer to `Err` is one line.
 pub fn read(bytes: &[u8]) -> Result<Manifest, String> {
-    let manifest: Manifest = serde_json::from_slice(bytes).map_err(|e| format!("its manifest is not readable: {e}"))?;
+    let manifest: Manifest =
+        serde_json::from_slice(bytes).map_err(|e| format!("its manifest is not readable: {e}"))?;
     if manifest.manifest != cascadia_plugin_api::manifest::FORMAT {
         return Err(format!("its manifest has format {}, this host reads 1", manifest.manifest));
     }
     let valid = |name: &str| {
-        !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+        !name.is_empty()
+            && name.len() <= 64
+            && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'))
     };
     if !valid(&manifest.id) {
         return Err(format!("its id {:?} is not made of a-z, 0-9 and -", manifest.id));
@@ -150,14 +153,19 @@ mod tests {
     use super::*;
 
     fn manifest(id: &str, abi: &str, tables: &str, about: &str) -> String {
-        format!(r#"{{"manifest":1,"id":"{id}","version":"1.0.0","abi":{abi},"tables":{{{tables}}},"about":{about}}}"#)
+        format!(
+            r#"{{"manifest":1,"id":"{id}","version":"1.0.0","abi":{abi},"tables":{{{tables}}},"about":{about}}}"#
+        )
     }
 
     #[test]
     fn each_incompatibility_is_one_line_that_names_it() {
         let cases = [
             (manifest("x", "[2,0]", "", "{}"), "speaks ABI 2.0, this host speaks 1.x"),
-            (manifest("x", "[1,0]", r#""cascadia_chunk":"00""#, "{}"), "another draft of table cascadia_chunk"),
+            (
+                manifest("x", "[1,0]", r#""cascadia_chunk":"00""#, "{}"),
+                "another draft of table cascadia_chunk",
+            ),
             (
                 manifest("x", "[1,0]", "", r#"{"requires":["cascadia.host.log/2"]}"#),
                 "needs host service cascadia.host.log/2, this host offers cascadia.host.log/1",

@@ -51,19 +51,30 @@ fn convert(spec: &Spec, value: &str) -> Result<String, String> {
             "false" | "0" | "off" | "no" => return Ok("false".to_owned()),
             _ => return Err(format!("{value:?} is neither true nor false")),
         },
-        Kind::Integer => Some(value.parse::<i64>().map_err(|_| format!("{value:?} is not a whole number"))? as f64),
+        Kind::Integer => {
+            Some(value.parse::<i64>().map_err(|_| format!("{value:?} is not a whole number"))? as f64)
+        }
         Kind::Number => {
             let n: f64 = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
-            Some(n).filter(|n| n.is_finite()).ok_or_else(|| format!("{value:?} is not a finite number"))?.into()
+            Some(n)
+                .filter(|n| n.is_finite())
+                .ok_or_else(|| format!("{value:?} is not a finite number"))?
+                .into()
         }
     };
-    if let (Some(n), Some(min)) = (number, spec.minimum) && n < min {
+    if let (Some(n), Some(min)) = (number, spec.minimum)
+        && n < min
+    {
         return Err(format!("{value} is below {min}"));
     }
-    if let (Some(n), Some(max)) = (number, spec.maximum) && n > max {
+    if let (Some(n), Some(max)) = (number, spec.maximum)
+        && n > max
+    {
         return Err(format!("{value} is above {max}"));
     }
-    if let Some(choices) = &spec.choices && !choices.iter().any(|c| json_text(c) == value) {
+    if let Some(choices) = &spec.choices
+        && !choices.iter().any(|c| json_text(c) == value)
+    {
         let all: Vec<_> = choices.iter().map(json_text).collect();
         return Err(format!("{value:?} is none of {}", all.join(", ")));
     }
@@ -118,16 +129,24 @@ mod tests {
 
     #[test]
     fn defaults_are_filled_in_and_values_normalised() {
-        let options = check("p", &specs(), &given(&[("cb", "on".into()), ("device", "GPU".into())])).expect("valid");
+        let options =
+            check("p", &specs(), &given(&[("cb", "on".into()), ("device", "GPU".into())])).expect("valid");
         let expected = [("cb", "true"), ("device", "GPU"), ("slots", "16")];
         assert_eq!(options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), expected);
     }
 
     #[test]
     fn all_problems_are_told_at_once_with_the_way_out() {
-        let given = given(&[("slot", 1.into()), ("slots", 65.into()), ("device", "NPU".into()), ("cb", "maybe".into())]);
+        let given = given(&[
+            ("slot", 1.into()),
+            ("slots", 65.into()),
+            ("device", "NPU".into()),
+            ("cb", "maybe".into()),
+        ]);
         let problems = check("p", &specs(), &given).expect_err("four problems").join("\n");
-        for expected in ["did you mean slots?", "65 is above 64", "\"NPU\" is none of CPU, GPU", "neither true nor false"] {
+        for expected in
+            ["did you mean slots?", "65 is above 64", "\"NPU\" is none of CPU, GPU", "neither true nor false"]
+        {
             assert!(problems.contains(expected), "{problems}");
         }
     }

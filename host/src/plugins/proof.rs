@@ -30,7 +30,8 @@ pub fn check(library: &Library) -> Result<bool, String> {
 
 /// abi_stable's texts run to thousands of lines; the first error is what a person needs.
 fn first_error(text: &str) -> String {
-    let lines = text.lines().skip_while(|l| !l.starts_with("Error:")).map(str::trim).filter(|l| !l.is_empty());
+    let lines =
+        text.lines().skip_while(|l| !l.starts_with("Error:")).map(str::trim).filter(|l| !l.is_empty());
     let why = lines.take(6).collect::<Vec<_>>().join(" ");
     if why.is_empty() { text.lines().next().unwrap_or_default().to_owned() } else { why }
 }

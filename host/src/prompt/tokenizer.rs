@@ -15,6 +15,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(super) enum Encoder {
     Library(Arc<tokenizers::Tokenizer>),
     Spm(Spm),
+    /// Each byte is its own id.
+    Bytes,
 }
 
 /// What a raw prompt gets in front.
@@ -45,6 +47,7 @@ impl Tokenizer {
                 library.encode_fast(text, post_process)?.get_ids().to_vec()
             }
             Encoder::Spm(spm) => spm.encode(text),
+            Encoder::Bytes => text.bytes().map(u32::from).collect(),
         };
         if let Bos::Id(bos) = self.bos
             && add_special

@@ -307,7 +307,9 @@ fn end_of(finish: Finish) -> End {
         Finish::Stop => End::Stop,
         Finish::Length => End::Length,
         // The host did not ask for it, or the flight would have ended before: the engine gave the task up.
-        Finish::Cancelled => End::Error(Failure::fault("cancelled", "the engine cancelled the task by itself")),
+        Finish::Cancelled => {
+            End::Error(Failure::fault("cancelled", "the engine cancelled the task by itself"))
+        }
         Finish::Error(failure) => End::Error(failure),
     }
 }

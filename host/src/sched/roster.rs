@@ -44,8 +44,11 @@ impl Roster {
 
     /// Cancels a request; an id that is not running is nothing to do.
     pub fn cancel(&self, id: &str) {
-        let found = self.entries.lock().get(id).and_then(|e| Some((e.flight.upgrade()?, Arc::clone(&e.worker))));
-        if let Some((flight, worker)) = found && flight.end(End::Cancelled(Cause::CancelRoute)) {
+        let found =
+            self.entries.lock().get(id).and_then(|e| Some((e.flight.upgrade()?, Arc::clone(&e.worker))));
+        if let Some((flight, worker)) = found
+            && flight.end(End::Cancelled(Cause::CancelRoute))
+        {
             worker.cancel(flight.task);
         }
     }

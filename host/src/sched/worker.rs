@@ -65,7 +65,13 @@ struct Running {
 
 impl Worker {
     /// A worker named `id` for `model`, with its thread started.
-    pub fn start(id: String, model: &str, handle: EngineHandle, gate: Gate, metrics: Arc<Metrics>) -> std::io::Result<Arc<Worker>> {
+    pub fn start(
+        id: String,
+        model: &str,
+        handle: EngineHandle,
+        gate: Gate,
+        metrics: Arc<Metrics>,
+    ) -> std::io::Result<Arc<Worker>> {
         let (own, model) = (metrics.worker(model, &id), metrics.model(model));
         let worker = Arc::new(Worker {
             handle,
@@ -126,7 +132,11 @@ impl Worker {
         self.own.running.set(load.running.into());
         self.own.waiting.set(load.waiting.into());
         self.own.kv_total.set(load.kv_blocks_total as f64);
-        let usage = if load.kv_blocks_total == 0 { 0.0 } else { load.kv_blocks_used as f64 / load.kv_blocks_total as f64 };
+        let usage = if load.kv_blocks_total == 0 {
+            0.0
+        } else {
+            load.kv_blocks_used as f64 / load.kv_blocks_total as f64
+        };
         self.own.kv_usage.set(usage);
         self.own.tokens_cached.set(load.tokens_cached as f64);
     }

@@ -30,7 +30,12 @@ pub fn start(level: Level, format: Format) {
         Format::Text => {
             let colour = std::io::stderr().is_terminal() && !no_color();
             registry
-                .with(tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colour).with_target(false))
+                .with(
+                    tracing_subscriber::fmt::layer()
+                        .with_writer(std::io::stderr)
+                        .with_ansi(colour)
+                        .with_target(false),
+                )
                 .try_init()
         }
         Format::Json => registry

@@ -2,8 +2,8 @@
 
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
-    Registry, TextEncoder,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Opts, Registry, TextEncoder,
 };
 
 use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason};
@@ -131,7 +131,8 @@ impl Metrics {
             queue_wait: histogram(r, &names::QUEUE_WAIT),
             slow_clients: keep(
                 r,
-                IntCounter::new(names::SLOW_CLIENTS.name, names::SLOW_CLIENTS.help).expect("PANIC: the name is valid"),
+                IntCounter::new(names::SLOW_CLIENTS.name, names::SLOW_CLIENTS.help)
+                    .expect("PANIC: the name is valid"),
             ),
             registry,
         }
@@ -273,7 +274,11 @@ mod tests {
                 Type::Gauge => "gauge",
                 Type::Histogram => "histogram",
             };
-            assert!(text.contains(&format!("# TYPE {} {ty}\n", family.name)), "{} is not a {ty}", family.name);
+            assert!(
+                text.contains(&format!("# TYPE {} {ty}\n", family.name)),
+                "{} is not a {ty}",
+                family.name
+            );
         }
     }
 

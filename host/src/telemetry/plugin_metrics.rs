@@ -39,9 +39,12 @@ enum Series {
     Histogram(Histogram),
 }
 
+/// Full name, kind and labels of a series.
+type Key = (String, Kind, Vec<(String, String)>);
+
 #[derive(Default)]
 struct State {
-    handles: HashMap<(String, Kind, Vec<(String, String)>), u64>,
+    handles: HashMap<Key, u64>,
     series: Vec<Series>,
     per_plugin: HashMap<String, usize>,
 }

@@ -8,13 +8,15 @@ use super::names::{ALL, Family, Origin, Type};
 /// The whole document.
 pub fn markdown() -> String {
     let mut out = String::from(HEAD);
-    for (origin, title, text) in [
-        (Origin::Contract, "The metric contract", CONTRACT),
-        (Origin::Own, "This host's own families", OWN),
-    ] {
+    for (origin, title, text) in
+        [(Origin::Contract, "The metric contract", CONTRACT), (Origin::Own, "This host's own families", OWN)]
+    {
         // Writing to a String cannot fail.
-        write!(out, "\n## {title}\n\n{text}\n\n| name | type | labels | meaning |\n| --- | --- | --- | --- |\n")
-            .unwrap_or_default();
+        write!(
+            out,
+            "\n## {title}\n\n{text}\n\n| name | type | labels | meaning |\n| --- | --- | --- | --- |\n"
+        )
+        .unwrap_or_default();
         for family in ALL.iter().filter(|f| f.origin == origin) {
             row(&mut out, family);
         }

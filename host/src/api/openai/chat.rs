@@ -6,9 +6,9 @@ use hyper::Response;
 
 use super::fields::Fields;
 use super::frames::Dialect;
+use super::messages;
 use super::params::Params;
 use super::run::{self, Plan, Prompt};
-use super::messages;
 use crate::api::{Api, Call, Refusal};
 use crate::http::{Body, read};
 use crate::prompt::template::ChatOptions;

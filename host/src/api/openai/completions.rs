@@ -39,8 +39,12 @@ fn prompt(value: Option<Value>) -> Result<Prompt, ApiError> {
         Some(Value::String(text)) => Ok(Prompt::Text(text)),
         Some(Value::Array(items)) if items.is_empty() => Err(empty()),
         Some(Value::Array(items)) if items.iter().all(Value::is_u64) => {
-            let ids = items.iter().map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok())).collect::<Option<Vec<_>>>();
-            let bad = || ApiError::new(Code::InvalidValue, "prompt has a token id over 32 bits").param("prompt");
+            let ids = items
+                .iter()
+                .map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok()))
+                .collect::<Option<Vec<_>>>();
+            let bad =
+                || ApiError::new(Code::InvalidValue, "prompt has a token id over 32 bits").param("prompt");
             Ok(Prompt::Tokens(ids.ok_or_else(bad)?))
         }
         Some(Value::Array(mut items)) if items.len() == 1 => match items.remove(0) {

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 use crate::error::{ApiError, Code};
 
 /// A request's object.
-pub struct Fields(Map<String, Value>);
+pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
     /// Reads a body.
-    pub fn parse(body: &[u8]) -> Result<Fields, ApiError> {
+    pub(super) fn parse(body: &[u8]) -> Result<Fields, ApiError> {
         if body.is_empty() {
             return Err(ApiError::new(Code::InvalidJson, "the body is empty; send a JSON object"));
         }
@@ -22,12 +22,12 @@ impl Fields {
     }
 
     /// Takes a field out; null counts as absent.
-    pub fn take(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|v| !v.is_null())
     }
 
     /// A text.
-    pub fn string(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+    pub(super) fn string(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::String(s)) => Ok(Some(s)),
@@ -36,7 +36,7 @@ impl Fields {
     }
 
     /// A yes or no; absent is no.
-    pub fn boolean(&mut self, name: &str) -> Result<bool, ApiError> {
+    pub(super) fn boolean(&mut self, name: &str) -> Result<bool, ApiError> {
         match self.take(name) {
             None => Ok(false),
             Some(Value::Bool(b)) => Ok(b),
@@ -45,7 +45,7 @@ impl Fields {
     }
 
     /// An object.
-    pub fn object(&mut self, name: &str) -> Result<Option<Fields>, ApiError> {
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<Fields>, ApiError> {
         match self.take(name) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(Fields(map))),
@@ -54,7 +54,7 @@ impl Fields {
     }
 
     /// A number in a range.
-    pub fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f32>, ApiError> {
+    pub(super) fn number(&mut self, name: &str, min: f64, max: f64) -> Result<Option<f32>, ApiError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         match value.as_f64() {
             Some(n) if (min..=max).contains(&n) => Ok(Some(n as f32)),
@@ -64,10 +64,12 @@ impl Fields {
     }
 
     /// A whole number in a range.
-    pub fn integer(&mut self, name: &str, min: i64, max: i64) -> Result<Option<i64>, ApiError> {
+    pub(super) fn integer(&mut self, name: &str, min: i64, max: i64) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         // 4.0 is a whole number too: some languages have no other.
-        let whole = value.as_i64().or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| n as i64));
+        let whole = value
+            .as_i64()
+            .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| n as i64));
         match whole {
             Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
             Some(n) => Err(out_of_range(name, &n.to_string(), min as f64, max as f64)),
@@ -77,7 +79,7 @@ impl Fields {
     }
 
     /// A list of token ids.
-    pub fn token_ids(&mut self, name: &str) -> Result<Vec<u32>, ApiError> {
+    pub(super) fn token_ids(&mut self, name: &str) -> Result<Vec<u32>, ApiError> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
         let ids = value.as_array().filter(|a| a.len() <= 4096).and_then(|items| {
             items.iter().map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok())).collect::<Option<Vec<_>>>()
@@ -86,13 +88,13 @@ impl Fields {
     }
 
     /// What is left, for templates that read extras.
-    pub fn into_map(self) -> Map<String, Value> {
+    pub(super) fn into_map(self) -> Map<String, Value> {
         self.0
     }
 }
 
 /// A field has the wrong type.
-pub fn wrong(name: &str, expected: &str, found: &Value) -> ApiError {
+pub(super) fn wrong(name: &str, expected: &str, found: &Value) -> ApiError {
     let mut shown = found.to_string();
     if shown.len() > 80 {
         shown.truncate(shown.floor_char_boundary(80));
@@ -102,11 +104,12 @@ pub fn wrong(name: &str, expected: &str, found: &Value) -> ApiError {
 }
 
 fn out_of_range(name: &str, found: &str, min: f64, max: f64) -> ApiError {
-    ApiError::new(Code::InvalidValue, format!("{name} is {found}; it must be from {min} to {max}")).param(name)
+    ApiError::new(Code::InvalidValue, format!("{name} is {found}; it must be from {min} to {max}"))
+        .param(name)
 }
 
 /// A field asks for something that the engine or this host does not do.
-pub fn unsupported(name: &str, why: impl std::fmt::Display) -> ApiError {
+pub(super) fn unsupported(name: &str, why: impl std::fmt::Display) -> ApiError {
     ApiError::new(Code::UnsupportedParameter, format!("{name} is not supported: {why}")).param(name)
 }
 
@@ -122,7 +125,9 @@ mod tests {
     fn null_is_absent_and_wrong_values_name_their_field() {
         assert_eq!(fields(r#"{"n":null}"#).integer("n", 1, 8), Ok(None));
         assert_eq!(fields(r#"{"n":2.0}"#).integer("n", 1, 8), Ok(Some(2)));
-        for bad in [r#"{"n":"2"}"#, r#"{"n":0}"#, r#"{"n":-1}"#, r#"{"n":1.5}"#, r#"{"n":[1]}"#, r#"{"n":1e300}"#] {
+        for bad in
+            [r#"{"n":"2"}"#, r#"{"n":0}"#, r#"{"n":-1}"#, r#"{"n":1.5}"#, r#"{"n":[1]}"#, r#"{"n":1e300}"#]
+        {
             let error = fields(bad).integer("n", 1, 8).expect_err(bad);
             assert_eq!((error.code, error.param.as_deref()), (Code::InvalidValue, Some("n")), "{bad}");
         }
@@ -131,7 +136,11 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused_as_json() {
         for bad in ["", "[]", "{", "null", "\u{1}"] {
-            assert_eq!(Fields::parse(bad.as_bytes()).err().map(|e| e.code), Some(Code::InvalidJson), "{bad:?}");
+            assert_eq!(
+                Fields::parse(bad.as_bytes()).err().map(|e| e.code),
+                Some(Code::InvalidJson),
+                "{bad:?}"
+            );
         }
     }
 }

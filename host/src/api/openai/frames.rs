@@ -8,7 +8,7 @@ use crate::http::respond::error_body;
 
 /// Which endpoint's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub(super) enum Dialect {
     /// Chat completions.
     Chat,
     /// Text completions.
@@ -17,20 +17,20 @@ pub enum Dialect {
 
 /// What all objects of one answer have in common.
 #[derive(Debug, Clone)]
-pub struct Labels {
+pub(super) struct Labels {
     /// The answer's id.
-    pub id: String,
+    pub(super) id: String,
     /// Seconds since 1970; the same in every object.
-    pub created: u64,
+    pub(super) created: u64,
     /// The served name.
-    pub model: String,
+    pub(super) model: String,
     /// What made the answer.
-    pub fingerprint: String,
+    pub(super) fingerprint: String,
 }
 
 impl Dialect {
     /// Beginning of an answer's id.
-    pub fn prefix(self) -> &'static str {
+    pub(super) fn prefix(self) -> &'static str {
         match self {
             Dialect::Chat => "chatcmpl-",
             Dialect::Text => "cmpl-",
@@ -46,7 +46,7 @@ impl Dialect {
 }
 
 /// Writes the events of one stream.
-pub struct Frames {
+pub(super) struct Frames {
     dialect: Dialect,
     labels: Labels,
     include_usage: bool,
@@ -59,7 +59,7 @@ pub struct Frames {
 
 impl Frames {
     /// A stream of that dialect.
-    pub fn new(dialect: Dialect, labels: Labels, include_usage: bool) -> Frames {
+    pub(super) fn new(dialect: Dialect, labels: Labels, include_usage: bool) -> Frames {
         let mut frames =
             Frames { dialect, labels, include_usage, before: Vec::new(), after: Vec::new(), greeted: false };
         // The template is a frame with a mark for its text, cut at the mark: one place knows what a frame looks like.
@@ -150,7 +150,7 @@ fn event(out: &mut Vec<u8>, object: &Value) {
 }
 
 /// The error that a client is told, when the answer is none.
-pub fn failure(end: &End) -> Option<ApiError> {
+pub(super) fn failure(end: &End) -> Option<ApiError> {
     match end {
         End::Rejected(error) => Some(error.clone()),
         End::Error(failure) => Some(ApiError::new(Code::EngineError, failure.message.clone())),
@@ -160,12 +160,12 @@ pub fn failure(end: &End) -> Option<ApiError> {
 }
 
 /// The API's word for the end of an answer.
-pub fn finish_reason(end: &End) -> &'static str {
+pub(super) fn finish_reason(end: &End) -> &'static str {
     if matches!(end, End::Length) { "length" } else { "stop" }
 }
 
 /// The counts, as the API has them.
-pub fn usage_object(usage: Usage) -> Value {
+pub(super) fn usage_object(usage: Usage) -> Value {
     let mut object = json!({
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
@@ -208,12 +208,18 @@ mod tests {
         let parsed: Vec<Value> = events[..4].iter().map(|e| serde_json::from_str(e).expect("JSON")).collect();
         assert_eq!(parsed[0]["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
         assert_eq!(parsed[1]["choices"][0]["delta"], json!({"content": hard}));
-        assert_eq!(parsed[2]["choices"][0], json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": "length"}));
+        assert_eq!(
+            parsed[2]["choices"][0],
+            json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": "length"})
+        );
         assert_eq!(parsed[3]["choices"], json!([]));
         assert_eq!(parsed[3]["usage"]["total_tokens"], 5);
         assert_eq!(events[4], "[DONE]");
         for object in &parsed {
-            assert_eq!((&object["id"], &object["created"], &object["model"]), (&json!("x-1"), &json!(7), &json!("m\"1")));
+            assert_eq!(
+                (&object["id"], &object["created"], &object["model"]),
+                (&json!("x-1"), &json!(7), &json!("m\"1"))
+            );
         }
         assert_eq!(parsed[1]["usage"], Value::Null);
     }

@@ -8,7 +8,7 @@ use crate::error::{ApiError, Code};
 const ROLES: &[&str] = &["developer", "system", "user", "assistant", "tool", "function"];
 
 /// Checks the messages and joins content parts of text.
-pub fn read(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
+pub(super) fn read(value: Option<Value>) -> Result<Vec<Value>, ApiError> {
     let mut messages = match value {
         None => return Err(ApiError::new(Code::EmptyPrompt, "messages is missing").param("messages")),
         Some(Value::Array(messages)) => messages,
@@ -58,7 +58,10 @@ fn text_of<'a>(part: &'a Value, name: &str) -> Result<&'a str, ApiError> {
         Some("refusal") => "refusal",
         Some(other) => {
             let other: String = other.chars().take(40).collect();
-            return Err(unsupported(name, format_args!("this version has no content parts of type {other:?}")));
+            return Err(unsupported(
+                name,
+                format_args!("this version has no content parts of type {other:?}"),
+            ));
         }
         None => return Err(wrong(name, "a list of parts with a type", part)),
     };
@@ -75,14 +78,20 @@ mod tests {
         let messages = json!([{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
                               {"role": "assistant", "content": null}]);
         let read = read(Some(messages)).expect("valid");
-        assert_eq!(read, [json!({"role": "system", "content": "ab"}), json!({"role": "assistant", "content": ""})]);
+        assert_eq!(
+            read,
+            [json!({"role": "system", "content": "ab"}), json!({"role": "assistant", "content": ""})]
+        );
     }
 
     #[test]
     fn faults_name_their_place() {
         for (messages, param) in [
             (json!([{"role": "user"}]), "messages[0].content"),
-            (json!([{"role": "user", "content": "x"}, {"role": "robot", "content": "x"}]), "messages[1].role"),
+            (
+                json!([{"role": "user", "content": "x"}, {"role": "robot", "content": "x"}]),
+                "messages[1].role",
+            ),
             (json!([3]), "messages[0]"),
             (json!([{"role": "user", "content": [{"type": "image_url"}]}]), "messages[0].content"),
             (json!("x"), "messages"),

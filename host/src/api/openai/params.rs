@@ -15,28 +15,28 @@ const MAX_STOP_BYTES: usize = 4096;
 
 /// What both endpoints ask for.
 #[derive(Debug)]
-pub struct Params {
+pub(super) struct Params {
     /// Most tokens, when the client said so.
-    pub max_tokens: Option<u32>,
+    pub(super) max_tokens: Option<u32>,
     /// Fewest tokens.
-    pub min_tokens: u32,
+    pub(super) min_tokens: u32,
     /// End tokens do not end it.
-    pub ignore_eos: bool,
+    pub(super) ignore_eos: bool,
     /// Tokens that end it.
-    pub stop_tokens: Vec<u32>,
+    pub(super) stop_tokens: Vec<u32>,
     /// Texts that end it.
-    pub stops: Vec<String>,
+    pub(super) stops: Vec<String>,
     /// How tokens are chosen.
-    pub sampling: Sampling,
+    pub(super) sampling: Sampling,
     /// Stream the answer.
-    pub stream: bool,
+    pub(super) stream: bool,
     /// Send the counts at the end of the stream.
-    pub include_usage: bool,
+    pub(super) include_usage: bool,
 }
 
 impl Params {
     /// Takes the shared fields out of `fields`. `max_choices` bounds `n`.
-    pub fn read(fields: &mut Fields, model: &Model, max_choices: usize) -> Result<Params, ApiError> {
+    pub(super) fn read(fields: &mut Fields, model: &Model, max_choices: usize) -> Result<Params, ApiError> {
         choices(fields, max_choices)?;
         not_yet(fields)?;
         let max_tokens = match fields.integer("max_completion_tokens", 1, MAX_TOKENS)? {
@@ -74,7 +74,11 @@ impl Params {
             ("min_p", s.min_p > 0.0, features::MIN_P),
             ("frequency_penalty", s.frequency_penalty != 0.0, features::PENALTIES),
             ("presence_penalty", s.presence_penalty != 0.0, features::PENALTIES),
-            ("repetition_penalty", s.repetition_penalty != off.repetition_penalty, features::REPETITION_PENALTY),
+            (
+                "repetition_penalty",
+                s.repetition_penalty != off.repetition_penalty,
+                features::REPETITION_PENALTY,
+            ),
             // Greedy decoding is reproducible with any seed.
             ("seed", s.seed.is_some() && s.temperature > 0.0, features::SEED),
             ("min_tokens", self.min_tokens > 0, features::MIN_TOKENS),
@@ -105,7 +109,9 @@ fn sampling(fields: &mut Fields, model: &Model) -> Result<Sampling, ApiError> {
         top_p: fields.number("top_p", 0.0, 1.0)?.unwrap_or(off.top_p),
         top_k: fields.integer("top_k", -1, i64::from(u32::MAX))?.map_or(off.top_k, |k| small(k.max(0))),
         min_p: fields.number("min_p", 0.0, 1.0)?.unwrap_or(off.min_p),
-        repetition_penalty: fields.number("repetition_penalty", 0.01, 10.0)?.unwrap_or(off.repetition_penalty),
+        repetition_penalty: fields
+            .number("repetition_penalty", 0.01, 10.0)?
+            .unwrap_or(off.repetition_penalty),
         frequency_penalty: fields.number("frequency_penalty", -2.0, 2.0)?.unwrap_or(off.frequency_penalty),
         presence_penalty: fields.number("presence_penalty", -2.0, 2.0)?.unwrap_or(off.presence_penalty),
         // The bits of a negative seed are as good as any.
@@ -157,9 +163,25 @@ fn not_yet(fields: &mut Fields) -> Result<(), ApiError> {
         Value::Null => true,
     };
     for name in [
-        "logprobs", "top_logprobs", "prompt_logprobs", "logit_bias", "tools", "tool_choice", "functions",
-        "function_call", "audio", "prediction", "web_search_options", "bad_words", "allowed_token_ids",
-        "structured_outputs", "chat_template", "return_token_ids", "echo", "suffix", "typical_p",
+        "logprobs",
+        "top_logprobs",
+        "prompt_logprobs",
+        "logit_bias",
+        "tools",
+        "tool_choice",
+        "functions",
+        "function_call",
+        "audio",
+        "prediction",
+        "web_search_options",
+        "bad_words",
+        "allowed_token_ids",
+        "structured_outputs",
+        "chat_template",
+        "return_token_ids",
+        "echo",
+        "suffix",
+        "typical_p",
     ] {
         match fields.take(name) {
             Some(value) if !empty(&value) => return Err(unsupported(name, "this version does not have it")),

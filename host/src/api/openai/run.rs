@@ -34,7 +34,7 @@ const INLINE_PROMPT: usize = 4 << 10;
 
 /// What to generate from.
 #[derive(Debug)]
-pub enum Prompt {
+pub(super) enum Prompt {
     /// Messages, for the model's template.
     Chat {
         /// The messages.
@@ -49,19 +49,19 @@ pub enum Prompt {
 }
 
 /// A request that was read and checked.
-pub struct Plan {
+pub(super) struct Plan {
     /// The model.
-    pub model: Arc<Model>,
+    pub(super) model: Arc<Model>,
     /// What is asked of it.
-    pub params: Params,
+    pub(super) params: Params,
     /// What to generate from.
-    pub prompt: Prompt,
+    pub(super) prompt: Prompt,
     /// How to write the answer.
-    pub dialect: Dialect,
+    pub(super) dialect: Dialect,
 }
 
 /// Runs a plan. `connection` ends the client's connection.
-pub async fn run(
+pub(super) async fn run(
     api: &Arc<Api>,
     plan: Plan,
     id: &RequestId,
@@ -114,11 +114,7 @@ pub async fn run(
             flight.end(End::Rejected(error));
         }
     }
-    if params.stream {
-        stream(generation, tickets).await
-    } else {
-        whole(generation, dialect, &labels).await
-    }
+    if params.stream { stream(generation, tickets).await } else { whole(generation, dialect, &labels).await }
 }
 
 /// A slot; none when the generation was ended while it waited for one.
@@ -138,9 +134,10 @@ async fn admit(model: &Model, flight: &Flight) -> Result<Option<crate::sched::Pe
             );
             ApiError::new(Code::Capacity, message)
         }
-        Refused::TooLong => {
-            ApiError::new(Code::Capacity, format!("no slot of {} came free within {:?}", model.name, gate.timeout()))
-        }
+        Refused::TooLong => ApiError::new(
+            Code::Capacity,
+            format!("no slot of {} came free within {:?}", model.name, gate.timeout()),
+        ),
         Refused::Closed => ApiError::new(Code::EngineUnavailable, format!("{} is down", model.name)),
     })
 }
@@ -157,7 +154,8 @@ fn tickets(
     names
         .map(|name| {
             api.roster.enter(name, flight, &model.worker).ok_or_else(|| {
-                let message = format!("a request with x-request-id {name:?} is running; choose another or wait");
+                let message =
+                    format!("a request with x-request-id {name:?} is running; choose another or wait");
                 ApiError::new(Code::DuplicateRequest, message).param("x-request-id")
             })
         })
@@ -169,14 +167,20 @@ async fn stream(generation: Generation, tickets: Vec<Ticket>) -> Result<Response
     let first = tokio::time::timeout(HEAD_WAITS, poll_fn(|cx| flight.poll_first(cx))).await;
     let early = first.is_err();
     let outcome = flight.outcome();
-    if let (false, false, Some(error)) = (early, flight.has_tokens(), outcome.end.as_ref().and_then(frames::failure)) {
+    if let (false, false, Some(error)) =
+        (early, flight.has_tokens(), outcome.end.as_ref().and_then(frames::failure))
+    {
         // Dropping the generation books it.
         return Err(Refusal::Booked(error));
     }
     Ok(respond::stream(Stream::new(generation, tickets, early)))
 }
 
-async fn whole(mut generation: Generation, dialect: Dialect, labels: &Labels) -> Result<Response<Body>, Refusal> {
+async fn whole(
+    mut generation: Generation,
+    dialect: Dialect,
+    labels: &Labels,
+) -> Result<Response<Body>, Refusal> {
     let flight = Arc::clone(generation.flight());
     poll_fn(|cx| flight.poll_end(cx)).await;
     let outcome = flight.outcome();
@@ -212,7 +216,9 @@ fn room(model: &Model, prompt: usize) -> Result<u32, ApiError> {
 /// Renders and tokenizes.
 async fn encode(model: &Arc<Model>, prompt: Prompt, max_bytes: u64) -> Result<Vec<u32>, ApiError> {
     let size = match &prompt {
-        Prompt::Chat { messages, .. } => messages.iter().map(|m| m["content"].as_str().map_or(0, str::len)).sum(),
+        Prompt::Chat { messages, .. } => {
+            messages.iter().map(|m| m["content"].as_str().map_or(0, str::len)).sum()
+        }
         Prompt::Text(text) => text.len(),
         Prompt::Tokens(_) => 0,
     };
@@ -229,14 +235,16 @@ fn encode_now(model: &Model, prompt: Prompt, max_bytes: u64) -> Result<Vec<u32>,
         Prompt::Tokens(tokens) => {
             let known = model.text.vocab_size();
             if let Some(id) = tokens.iter().find(|id| **id as usize >= known) {
-                let message = format!("prompt has token id {id}; the vocabulary of {} ends at {known}", model.name);
+                let message =
+                    format!("prompt has token id {id}; the vocabulary of {} ends at {known}", model.name);
                 return Err(ApiError::new(Code::InvalidValue, message).param("prompt"));
             }
             tokens
         }
         Prompt::Text(text) => tokenize(model, &text, true)?,
         Prompt::Chat { messages, options } => {
-            let text = model.text.render_chat(&messages, &options).map_err(|e| template_error(&e, max_bytes))?;
+            let text =
+                model.text.render_chat(&messages, &options).map_err(|e| template_error(&e, max_bytes))?;
             tokenize(model, &text, false)?
         }
     };
@@ -253,7 +261,8 @@ fn tokenize(model: &Model, text: &str, raw: bool) -> Result<Vec<u32>, ApiError> 
 fn template_error(error: &TemplateError, max_bytes: u64) -> ApiError {
     match error {
         TemplateError::TooLong { .. } => {
-            let message = format!("the rendered prompt is over {} MiB; raise --api-max-body-mb", max_bytes >> 20);
+            let message =
+                format!("the rendered prompt is over {} MiB; raise --api-max-body-mb", max_bytes >> 20);
             ApiError::new(Code::PromptTooLarge, message)
         }
         other => ApiError::new(Code::TemplateError, other.to_string()).param("messages"),

@@ -6,7 +6,7 @@ use super::frames::{Dialect, Labels, finish_reason, usage_object};
 use crate::generate::{Consumer, End, Event, Usage};
 
 /// Collects the text.
-pub struct Collect;
+pub(super) struct Collect;
 
 impl Consumer for Collect {
     fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
@@ -17,7 +17,7 @@ impl Consumer for Collect {
 }
 
 /// The answer's object.
-pub fn object(dialect: Dialect, labels: &Labels, text: &str, end: &End, usage: Usage) -> Value {
+pub(super) fn object(dialect: Dialect, labels: &Labels, text: &str, end: &End, usage: Usage) -> Value {
     let finish = finish_reason(end);
     let (object, choice) = match dialect {
         Dialect::Chat => (

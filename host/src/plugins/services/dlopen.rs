@@ -19,7 +19,8 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{fail, guarded};
 use crate::plugins::elf;
 
-pub(super) static TABLE: DlopenV1 = DlopenV1 { struct_size: size_of::<DlopenV1>() as u32, flags: 0, open, symbol };
+pub(super) static TABLE: DlopenV1 =
+    DlopenV1 { struct_size: size_of::<DlopenV1>() as u32, flags: 0, open, symbol };
 
 static LOADER: Mutex<()> = Mutex::new(());
 
@@ -45,7 +46,8 @@ pub fn refuse_second_build(path: &Path, soname: Option<&str>) -> Result<(), Stri
         if same(&loaded) {
             return Ok(());
         }
-        let theirs = std::fs::read(&loaded).ok().and_then(|bytes| elf::read(&bytes, "").ok()).and_then(|e| e.soname);
+        let theirs =
+            std::fs::read(&loaded).ok().and_then(|bytes| elf::read(&bytes, "").ok()).and_then(|e| e.soname);
         if theirs.as_deref() == Some(soname) {
             return Err(format!(
                 "{} is already loaded as {soname} from {}: a second build in one process would silently be the first \
@@ -68,7 +70,9 @@ fn loaded_files() -> Vec<PathBuf> {
     let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
     let mut files: Vec<PathBuf> = maps
         .split(|b| *b == b'\n')
-        .filter_map(|line| line.iter().position(|b| *b == b'/').map(|at| PathBuf::from(OsStr::from_bytes(&line[at..]))))
+        .filter_map(|line| {
+            line.iter().position(|b| *b == b'/').map(|at| PathBuf::from(OsStr::from_bytes(&line[at..])))
+        })
         .collect();
     files.dedup();
     files
@@ -89,14 +93,15 @@ unsafe extern "C" fn open(path: Str, flags: u32, err: ErrOut) -> *mut c_void {
                 return core::ptr::null_mut();
             }
         };
-        let opened = elf::read(&bytes, "").map_err(|fault| format!("{} {fault}", path.display())).and_then(|elf| {
-            let _lock = lock();
-            refuse_second_build(&path, elf.soname.as_deref())?;
-            let visibility = if flags & DLOPEN_GLOBAL != 0 { RTLD_GLOBAL } else { RTLD_LOCAL };
-            // SAFETY: the file is a whole library of this machine; a trusted plugin asks for it.
-            unsafe { Library::open(Some(&path), RTLD_NOW | visibility) }
-                .map_err(|e| format!("{} {}", path.display(), reason(&e)))
-        });
+        let opened =
+            elf::read(&bytes, "").map_err(|fault| format!("{} {fault}", path.display())).and_then(|elf| {
+                let _lock = lock();
+                refuse_second_build(&path, elf.soname.as_deref())?;
+                let visibility = if flags & DLOPEN_GLOBAL != 0 { RTLD_GLOBAL } else { RTLD_LOCAL };
+                // SAFETY: the file is a whole library of this machine; a trusted plugin asks for it.
+                unsafe { Library::open(Some(&path), RTLD_NOW | visibility) }
+                    .map_err(|e| format!("{} {}", path.display(), reason(&e)))
+            });
         match opened {
             Ok(library) => library.into_raw(),
             Err(message) => {

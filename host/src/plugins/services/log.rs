@@ -24,7 +24,12 @@ pub fn set_level(max: tracing::Level) {
 
 pub(super) fn table() -> &'static LogV1 {
     static TABLE: OnceLock<LogV1> = OnceLock::new();
-    TABLE.get_or_init(|| LogV1 { struct_size: size_of::<LogV1>() as u32, flags: 0, level: LEVEL.as_ptr(), log: write })
+    TABLE.get_or_init(|| LogV1 {
+        struct_size: size_of::<LogV1>() as u32,
+        flags: 0,
+        level: LEVEL.as_ptr(),
+        log: write,
+    })
 }
 
 /// Longest line that is kept; what a plugin says is not unbounded.

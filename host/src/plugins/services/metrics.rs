@@ -38,7 +38,10 @@ unsafe extern "C" fn register(
         };
         // SAFETY: the plugin lends texts and arrays for the call; zero elements are valid.
         let (name, help, labels, buckets) = unsafe {
-            let labels = labels.iter::<Kv>().take(8).map(|kv| (kv.key.text().into_owned(), kv.value.text().into_owned()));
+            let labels = labels
+                .iter::<Kv>()
+                .take(8)
+                .map(|kv| (kv.key.text().into_owned(), kv.value.text().into_owned()));
             (name.text(), help.text(), labels.collect(), buckets.scalars::<f64>())
         };
         let buckets = buckets[..buckets.len().min(64)].to_vec();

@@ -1,0 +1,69 @@
+//! What a plugin says when a call fails: collected from its callback, and turned into the host's words.
+#![expect(unsafe_code, reason = "the callback that plugins call")]
+
+use core::ffi::c_void;
+
+use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::abi::prim::{ErrOut, Str};
+
+use crate::generate::{Failure, Kind};
+
+/// What a code of the boundary, with its message and details, means to the host.
+pub(super) fn failure(number: u32, message: String, details: String) -> Failure {
+    let message = match (message.is_empty(), code::name(number)) {
+        (true, name) => format!("{name} (code {number})"),
+        (false, "unknown") => format!("{message} (code {number})"),
+        (false, _) => message,
+    };
+    Failure {
+        kind: kind(number),
+        code: code::name(number),
+        message: message.replace(['\n', '\r'], " "),
+        details,
+    }
+}
+
+fn kind(number: u32) -> Kind {
+    match number {
+        code::QUEUE_FULL => Kind::QueueFull,
+        code::PROMPT_TOO_LONG => Kind::PromptTooLong,
+        code::INVALID_CONFIG | code::PEER_REJECTED | code::SHARD_REJECTED | code::UNSUPPORTED => {
+            Kind::Refused
+        }
+        code::MODEL_NOT_FOUND => Kind::NotFound,
+        code::NOT_CONNECTED | code::CLOSED | code::POISONED | code::PLUGIN_CRASHED => Kind::Unavailable,
+        _ => Kind::Fault,
+    }
+}
+
+/// Collects what a plugin says about a failed call.
+#[derive(Default)]
+pub(super) struct Failed {
+    message: String,
+    details: String,
+}
+
+impl Failed {
+    /// The callback that fills this; valid while this is not moved.
+    pub(super) fn out(&mut self) -> ErrOut {
+        unsafe extern "C" fn set(ctx: *mut c_void, _code: u32, message: Str, details: Str) {
+            // SAFETY: `ctx` is the value below, alive for the call it was passed to; the texts are lent.
+            unsafe {
+                let failed = &mut *ctx.cast::<Failed>();
+                failed.message = message.text().into_owned();
+                failed.details = details.text().into_owned();
+            }
+        }
+        ErrOut { ctx: std::ptr::from_mut(self).cast(), set }
+    }
+
+    /// One line about code `number`.
+    pub(super) fn into_message(self, number: u32) -> String {
+        failure(number, self.message, String::new()).message
+    }
+
+    /// What code `number` means to the host.
+    pub(super) fn into_failure(self, number: u32) -> Failure {
+        failure(number, self.message, self.details)
+    }
+}

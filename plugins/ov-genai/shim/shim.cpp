@@ -1,0 +1,299 @@
+// C functions over OpenVINO GenAI's continuous batching pipeline: token ids in, token ids out.
+//
+// Holds no state beside its two handle types. Every exception ends here as text in the caller's buffer. Knows
+// nothing of files, dlopen, tokenizers or policy: locate.rs finds the libraries, ffi.rs loads them and this.
+#include "shim.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "genai.hpp"
+
+using namespace ov::genai;
+
+struct cgn_pipeline {
+    ContinuousBatchingPipeline inner;
+    int version;
+    // To end what is unfinished before closing.
+    std::vector<std::weak_ptr<GenerationHandleImpl>> given;
+};
+
+struct cgn_request {
+    GenerationHandle handle;
+    // What the library already gave away and the caller's buffer had no room for.
+    std::deque<std::pair<int64_t, float>> pending;
+    GenerationFinishReason reason = GenerationFinishReason::NONE;
+};
+
+namespace {
+
+// Byte offsets in SchedulerConfig and PipelineMetrics; versions are year * 100 + minor, both ends included.
+struct Layout {
+    int from, to;
+    size_t batched_tokens, kv_blocks, cache_size, split_fuse, max_seqs, prefix_caching;
+    size_t metrics_cache_bytes;
+};
+
+// Found by probing SchedulerConfig::to_string() byte by byte in 2026.2.1, 2026.3.1 and 2026.4.1, which agree, and
+// by reading get_metrics(), which gained a float before the cache's size in 2026.3.
+constexpr Layout LAYOUTS[] = {
+    {202602, 202602, 0, 8, 16, 48, 144, 152, 32},
+    {202603, 202604, 0, 8, 16, 48, 144, 152, 40},
+};
+constexpr std::string_view SUPPORTED = "2026.2 to 2026.4";
+
+void put(cgn_text* to, std::string_view text) noexcept {
+    if (!to) return;
+    to->len = text.size();
+    if (!to->at || to->cap == 0) return;
+    size_t n = std::min(text.size(), to->cap - 1);
+    std::memcpy(to->at, text.data(), n);
+    to->at[n] = 0;
+}
+
+template <class Body>
+int guarded(cgn_text* err, Body&& body) noexcept {
+    try {
+        return body();
+    } catch (const std::exception& e) {
+        put(err, e.what());
+    } catch (...) {
+        put(err, "the library threw something that is no std::exception");
+    }
+    return -1;
+}
+
+int core_version() {
+    int year = 0, minor = 0;
+    const char* build = ov::get_openvino_version().buildNumber;
+    if (std::sscanf(build, "%d.%d", &year, &minor) != 2) return 0;
+    return year * 100 + minor;
+}
+
+SchedulerConfig fill(const Layout& at, const cgn_scheduler& with) {
+    SchedulerConfig config;
+    auto set = [&](size_t offset, auto value) { std::memcpy(config.storage + offset, &value, sizeof value); };
+    set(at.batched_tokens, with.max_num_batched_tokens);
+    set(at.kv_blocks, with.num_kv_blocks);
+    set(at.cache_size, with.cache_size);
+    set(at.split_fuse, with.dynamic_split_fuse != 0);
+    set(at.max_seqs, with.max_num_seqs);
+    set(at.prefix_caching, with.enable_prefix_caching != 0);
+    return config;
+}
+
+// True if the library reads back what the table wrote. A wrong table does not crash: it makes the scheduler
+// ignore every request, so it must be found before the first one.
+bool reads_back(const Layout& at, const cgn_scheduler& wrote) {
+    const std::string text = fill(at, wrote).to_string();
+    auto has = [&](std::string_view name, std::string value) {
+        return text.find("  " + std::string(name) + ": " + value + "\n") != std::string::npos;
+    };
+    auto word = [](uint32_t on) { return std::string(on ? "true" : "false"); };
+    return has("max_num_batched_tokens", std::to_string(wrote.max_num_batched_tokens)) &&
+           has("num_kv_blocks", std::to_string(wrote.num_kv_blocks)) &&
+           has("cache_size", std::to_string(wrote.cache_size)) &&
+           has("max_num_seqs", std::to_string(wrote.max_num_seqs)) &&
+           has("dynamic_split_fuse", word(wrote.dynamic_split_fuse)) &&
+           has("enable_prefix_caching", word(wrote.enable_prefix_caching)) &&
+           has("use_cache_eviction", "false") && has("use_sparse_attention", "false");
+}
+
+// Distinct values, and each flag once alone, so that swapped fields show.
+constexpr cgn_scheduler PROBES[] = {{1111, 2222, 3333, 4444, 1, 0}, {5, 6, 7, 8, 0, 1}};
+
+const Layout& layout(int version, bool allow_untested) {
+    const Layout* found = nullptr;
+    for (const Layout& each : LAYOUTS)
+        if (version >= each.from && version <= each.to) found = &each;
+    if (!found && !allow_untested)
+        throw std::runtime_error("OpenVINO " + std::string(ov::get_openvino_version().buildNumber) +
+                                 " is not tested, supported are " + std::string(SUPPORTED));
+    if (!found) found = std::end(LAYOUTS) - 1;
+    for (const cgn_scheduler& probe : PROBES)
+        if (!reads_back(*found, probe))
+            throw std::runtime_error("OpenVINO GenAI " + std::string(ov::get_openvino_version().buildNumber) +
+                                     " lays out SchedulerConfig in an unknown way, supported are " +
+                                     std::string(SUPPORTED));
+    return *found;
+}
+
+ov::AnyMap any_map(const cgn_value* values, size_t count) {
+    ov::AnyMap map;
+    for (const cgn_value* v = values; v != values + count; ++v) {
+        ov::Any& slot = map[v->key];
+        switch (v->kind) {
+        case CGN_BOOL: slot = v->integer != 0; break;
+        case CGN_INT: slot = v->integer; break;
+        case CGN_SIZE: slot = static_cast<size_t>(v->integer); break;
+        case CGN_FLOAT: slot = v->real; break;
+        case CGN_TEXT: slot = std::string(v->text); break;
+        case CGN_IDS: slot = std::set<int64_t>(v->ids, v->ids + v->count); break;
+        default: throw std::invalid_argument("value kind " + std::to_string(v->kind) + " of " + v->key);
+        }
+    }
+    return map;
+}
+
+void drain(cgn_request& request) {
+    while (request.handle->can_read()) {
+        // One entry: we never ask for several sequences per request.
+        for (auto& [sequence, out] : request.handle->read()) {
+            for (size_t i = 0; i < out.generated_ids.size(); ++i) {
+                float logprob = i < out.generated_log_probs.size() ? out.generated_log_probs[i] : 0.0F;
+                request.pending.emplace_back(out.generated_ids[i], logprob);
+            }
+            if (out.finish_reason != GenerationFinishReason::NONE) request.reason = out.finish_reason;
+        }
+    }
+}
+
+void cancel_running(GenerationHandleImpl& handle) {
+    if (handle.get_status() == GenerationStatus::RUNNING) handle.cancel();
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t cgn_abi() { return 1; }
+
+int cgn_version(cgn_text* build) {
+    return guarded(build, [&] {
+        put(build, ov::get_openvino_version().buildNumber);
+        return core_version();
+    });
+}
+
+int cgn_check(int allow_untested, cgn_text* err) {
+    return guarded(err, [&] {
+        layout(core_version(), allow_untested != 0);
+        return 0;
+    });
+}
+
+int cgn_sched_selftest(cgn_text* dump, cgn_text* err) {
+    return guarded(err, [&] {
+        put(dump, fill(layout(core_version(), true), PROBES[0]).to_string());
+        return 0;
+    });
+}
+
+int cgn_open(const char* path, const char* device, const cgn_scheduler* scheduler, const cgn_value* properties,
+             size_t count, int allow_untested, cgn_pipeline** out, cgn_text* err) {
+    return guarded(err, [&] {
+        const int version = core_version();
+        const SchedulerConfig config = fill(layout(version, allow_untested != 0), *scheduler);
+        *out = new cgn_pipeline{ContinuousBatchingPipeline(std::filesystem::path(path), config, std::string(device),
+                                                           any_map(properties, count), {}, {}),
+                                version,
+                                {}};
+        return 0;
+    });
+}
+
+void cgn_close(cgn_pipeline* pipeline) {
+    // The library prints an error for each request that still holds cache blocks when it goes; so none may.
+    guarded(nullptr, [&] {
+        for (auto& weak : pipeline->given)
+            if (auto handle = weak.lock()) cancel_running(*handle);
+        // One step lets go of them; a second would be a fault of the library, and closing must end.
+        if (pipeline->inner.has_non_finished_requests()) pipeline->inner.step();
+        return 0;
+    });
+    guarded(nullptr, [&] {
+        delete pipeline;
+        return 0;
+    });
+}
+
+int cgn_add(cgn_pipeline* pipeline, uint64_t id, const int64_t* ids, size_t count, const cgn_value* settings,
+            size_t settings_count, cgn_request** out, cgn_text* err) {
+    return guarded(err, [&] {
+        ov::Tensor prompt(ov::element::i64, ov::Shape{1, count});
+        std::copy_n(ids, count, prompt.data<int64_t>());
+        // From the pipeline's own, as a GenerationConfig can only be made by the library.
+        GenerationConfig config = pipeline->inner.get_config();
+        config.update_generation_config(any_map(settings, settings_count));
+        config.validate();
+        auto& given = pipeline->given;
+        given.erase(std::remove_if(given.begin(), given.end(), [](auto& weak) { return weak.expired(); }), given.end());
+        given.reserve(given.size() + 1);
+        auto request = std::make_unique<cgn_request>();
+        request->handle = pipeline->inner.add_request(id, prompt, config);
+        given.push_back(request->handle);
+        *out = request.release();
+        return 0;
+    });
+}
+
+int cgn_step(cgn_pipeline* pipeline, cgn_text* err) {
+    return guarded(err, [&] {
+        pipeline->inner.step();
+        return 0;
+    });
+}
+
+int cgn_busy(cgn_pipeline* pipeline, cgn_text* err) {
+    return guarded(err, [&] { return pipeline->inner.has_non_finished_requests() ? 1 : 0; });
+}
+
+int cgn_read_metrics(cgn_pipeline* pipeline, cgn_metrics* out, cgn_text* err) {
+    return guarded(err, [&] {
+        const PipelineMetrics metrics = pipeline->inner.get_metrics();
+        auto get = [&](size_t offset, auto& value) { std::memcpy(&value, metrics.storage + offset, sizeof value); };
+        *out = {};
+        get(0, out->requests);
+        get(8, out->scheduled_requests);
+        get(16, out->cache_usage);
+        get(20, out->max_cache_usage);
+        get(28, out->step_us);
+        get(layout(pipeline->version, true).metrics_cache_bytes, out->cache_bytes);
+        return 0;
+    });
+}
+
+int cgn_poll(cgn_request* request, int64_t* ids, float* logprobs, size_t cap, cgn_progress* out, cgn_text* err) {
+    return guarded(err, [&] {
+        // The status first: tokens that come after it was read are then left for the next call, never lost.
+        const GenerationStatus status = request->handle->get_status();
+        drain(*request);
+        const size_t n = std::min(cap, request->pending.size());
+        for (size_t i = 0; i < n; ++i) {
+            ids[i] = request->pending[i].first;
+            logprobs[i] = request->pending[i].second;
+        }
+        request->pending.erase(request->pending.begin(), request->pending.begin() + static_cast<ptrdiff_t>(n));
+        *out = {n, request->pending.size(), static_cast<int32_t>(status), static_cast<int32_t>(request->reason)};
+        return 0;
+    });
+}
+
+int cgn_cancel(cgn_request* request, cgn_text* err) {
+    return guarded(err, [&] {
+        request->handle->cancel();
+        return 0;
+    });
+}
+
+void cgn_drop(cgn_request* request) {
+    guarded(nullptr, [&] {
+        // Older libraries noticed a dropped handle by themselves; saying so is right for all.
+        cancel_running(*request->handle);
+        delete request;
+        return 0;
+    });
+}
+
+}  // extern "C"

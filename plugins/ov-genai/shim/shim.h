@@ -1,0 +1,86 @@
+// The C boundary between ffi.rs and shim.cpp; ffi.rs repeats it line by line.
+//
+// Rules: memory never changes owner. Text goes into the caller's buffer; `len` is what the whole text needs.
+// Functions returning int answer -1 after writing `err`. Nothing prints, throws or touches the environment.
+// Everything but cgn_abi and cgn_version is called by one thread at a time per pipeline, requests included.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#pragma GCC visibility push(default)   // the rest is compiled with -fvisibility=hidden
+
+extern "C" {
+
+struct cgn_text {
+    char* at;
+    size_t cap;
+    size_t len;
+};
+
+// ov::Any compares types exactly: a count given as int64 is refused where the library reads size_t.
+enum cgn_kind : uint32_t { CGN_BOOL = 0, CGN_INT = 1, CGN_SIZE = 2, CGN_FLOAT = 3, CGN_TEXT = 4, CGN_IDS = 5 };
+
+struct cgn_value {
+    const char* key;
+    uint32_t kind;        // cgn_kind
+    float real;           // CGN_FLOAT
+    int64_t integer;      // CGN_BOOL, CGN_INT, CGN_SIZE
+    const char* text;     // CGN_TEXT
+    const int64_t* ids;   // CGN_IDS, a set: order and repeats are lost
+    size_t count;
+};
+
+struct cgn_scheduler {
+    size_t max_num_batched_tokens;
+    size_t num_kv_blocks;   // wins over cache_size; both 0: the cache grows on demand
+    size_t cache_size;      // GB
+    size_t max_num_seqs;
+    uint32_t dynamic_split_fuse;
+    uint32_t enable_prefix_caching;
+};
+
+// The numbers of ov::genai::GenerationStatus and GenerationFinishReason, equal in all supported versions.
+struct cgn_progress {
+    size_t count;      // tokens written by this call
+    size_t left;       // tokens that did not fit: call again
+    int32_t status;    // 0 running, 1 finished, 2 ignored (out of cache), 3 cancelled, 4 stopped
+    int32_t reason;    // 0 none, 1 stop, 2 length, 3 tool call
+};
+
+struct cgn_metrics {
+    size_t requests;             // known to the pipeline after the last step
+    size_t scheduled_requests;   // of these, part of the last step
+    float cache_usage;           // percent of the blocks that exist now
+    float max_cache_usage;
+    float step_us;               // duration of the last inference
+    uint32_t reserved;
+    size_t cache_bytes;          // allocated
+};
+
+struct cgn_pipeline;
+struct cgn_request;
+
+uint32_t cgn_abi();
+// The core library's version as year * 100 + minor, its build text into `build`.
+int cgn_version(cgn_text* build);
+// Refuses a version that is not in the table (unless allowed) or whose SchedulerConfig is laid out otherwise.
+int cgn_check(int allow_untested, cgn_text* err);
+// The library's own reading of a SchedulerConfig that was filled by the table: for a person and for tests.
+int cgn_sched_selftest(cgn_text* dump, cgn_text* err);
+
+int cgn_open(const char* path, const char* device, const cgn_scheduler* scheduler, const cgn_value* properties,
+             size_t count, int allow_untested, cgn_pipeline** out, cgn_text* err);
+void cgn_close(cgn_pipeline* pipeline);   // requests may outlive it
+int cgn_add(cgn_pipeline* pipeline, uint64_t id, const int64_t* ids, size_t count, const cgn_value* settings,
+            size_t settings_count, cgn_request** out, cgn_text* err);
+int cgn_step(cgn_pipeline* pipeline, cgn_text* err);
+int cgn_busy(cgn_pipeline* pipeline, cgn_text* err);   // 1 while a request is unfinished
+int cgn_read_metrics(cgn_pipeline* pipeline, cgn_metrics* out, cgn_text* err);
+
+int cgn_poll(cgn_request* request, int64_t* ids, float* logprobs, size_t cap, cgn_progress* out, cgn_text* err);
+int cgn_cancel(cgn_request* request, cgn_text* err);   // the pipeline lets go of it in its next step
+void cgn_drop(cgn_request* request);                   // at any time; an unfinished one is cancelled
+
+}  // extern "C"
+
+#pragma GCC visibility pop

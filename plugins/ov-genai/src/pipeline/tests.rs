@@ -1,0 +1,86 @@
+//! What is asked of the library, without the library.
+
+use super::*;
+
+fn value(sampling: &Sampling, key: &str) -> Option<Value> {
+    let found = sampling.entries().into_iter().find(|(name, _)| name.to_str() == Ok(key));
+    found.map(|(_, value)| value)
+}
+
+#[test]
+fn greedy_requests_set_no_filter() {
+    let greedy = Sampling { top_p: 0.5, top_k: 7, seed: 3, ..Sampling::default() };
+    assert_eq!(value(&greedy, "do_sample"), Some(Value::Bool(false)));
+    for key in ["temperature", "top_p", "top_k", "min_p", "rng_seed"] {
+        assert_eq!(value(&greedy, key), None, "{key}");
+    }
+}
+
+#[test]
+fn values_have_the_types_that_the_library_reads() {
+    let sampling =
+        Sampling { temperature: 0.5, top_k: 7, eos: Some(2), logprobs: true, ..Sampling::default() };
+    assert_eq!(value(&sampling, "top_k"), Some(Value::Size(7)));
+    assert_eq!(value(&sampling, "temperature"), Some(Value::Float(0.5)));
+    assert_eq!(value(&sampling, "eos_token_id"), Some(Value::Int(2)));
+    assert_eq!(value(&sampling, "stop_token_ids"), Some(Value::Ids(vec![2])));
+    assert_eq!(value(&sampling, "logprobs"), Some(Value::Size(1)));
+}
+
+#[test]
+fn no_limit_on_top_k_is_the_largest_size() {
+    let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
+    assert_eq!(value(&sampling, "top_k"), Some(Value::Size(usize::MAX)));
+}
+
+#[test]
+fn stop_ids_and_the_end_of_text_are_one_set() {
+    let sampling = Sampling { eos: Some(2), stop_ids: vec![7, 9], ..Sampling::default() };
+    assert_eq!(value(&sampling, "stop_token_ids"), Some(Value::Ids(vec![7, 9, 2])));
+    assert_eq!(value(&Sampling::default(), "stop_token_ids"), None, "the model's own stay");
+}
+
+#[test]
+fn ignoring_the_end_of_text_keeps_the_stop_ids() {
+    let ignore = Sampling { eos: Some(2), ignore_eos: true, min_tokens: 3, ..Sampling::default() };
+    assert_eq!(value(&ignore, "ignore_eos"), Some(Value::Bool(true)));
+    assert_eq!(value(&ignore, "min_new_tokens"), Some(Value::Size(0)), "there is no end to hold back");
+
+    let stops = Sampling { stop_ids: vec![7], ..ignore.clone() };
+    assert_eq!(value(&stops, "ignore_eos"), Some(Value::Bool(false)));
+    assert_eq!(value(&stops, "eos_token_id"), Some(Value::Int(7)));
+    assert_eq!(value(&stops, "stop_token_ids"), Some(Value::Ids(vec![7])));
+
+    let unknown = Sampling { eos: None, ..ignore };
+    assert_eq!(value(&unknown, "stop_token_ids"), Some(Value::Ids(vec![0])), "-1 would be refused");
+}
+
+#[test]
+fn the_exact_profile_is_f32_throughout() {
+    let keys: Vec<&str> = Profile::Exact.properties().iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, ["INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION", "DYNAMIC_QUANTIZATION_GROUP_SIZE"]);
+    assert!(Profile::Default.properties().is_empty());
+}
+
+#[test]
+fn progress_tells_how_a_request_ended() {
+    for (status, reason, expected) in [
+        (0, 0, Progress::Running),
+        (1, 1, Progress::Stop),
+        (1, 2, Progress::Length),
+        (1, 3, Progress::Stop),
+        (2, 0, Progress::OutOfCache),
+        (3, 0, Progress::Cancelled),
+        (3, 2, Progress::Cancelled),
+        (4, 0, Progress::Stop),
+    ] {
+        assert_eq!(progress(status, reason), expected, "{status} {reason}");
+    }
+}
+
+#[test]
+fn error_texts_lose_the_library_s_source_lines() {
+    let text = "Exception from src/inference/src/cpp/core.cpp:189:\nCheck 'a < b' failed at src/x.cpp:7:\nno plugin\n\n";
+    assert_eq!(plain(text), "no plugin");
+    assert_eq!(plain("Exception from src/x.cpp:1:\n"), "Exception from src/x.cpp:1:");
+}
