@@ -12,6 +12,11 @@ pub fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|v| !v.is_empty())
 }
 
+/// The file of the running program.
+pub fn executable() -> std::io::Result<std::path::PathBuf> {
+    std::env::current_exe()
+}
+
 /// The configuration variables as a table; values are read as TOML where they are valid TOML, else as text.
 pub fn table() -> Table {
     from_pairs(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))))

@@ -2,7 +2,8 @@
 //
 // Rules: memory never changes owner. Text goes into the caller's buffer; `len` is what the whole text needs.
 // Functions returning int answer -1 after writing `err`. Nothing prints, throws or touches the environment.
-// Everything but cgn_abi and cgn_version is called by one thread at a time per pipeline, requests included.
+// A pipeline's functions are called by one thread at a time, and so are a request's, which may run beside the
+// pipeline's: the library locks what the two share.
 #pragma once
 #include <cstddef>
 #include <cstdint>

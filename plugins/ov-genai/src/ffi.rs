@@ -24,11 +24,24 @@ const TEXT: usize = 4096;
 /// Opens libraries; in the host it is the host, which locks its loader and refuses a second build of a name.
 ///
 /// # Safety
-/// A handle stays valid for the rest of the process, and `symbol` answers the address of that name in it.
+/// A library stays open for the rest of the process, and its symbols are the addresses of those names in it.
 pub(crate) unsafe trait Open {
     /// Binds all symbols at once; `global` offers them to libraries that are opened later.
-    fn open(&self, path: &Path, global: bool) -> Result<*mut c_void, String>;
-    fn symbol(&self, library: *mut c_void, name: &CStr) -> Option<*mut c_void>;
+    fn open(&self, path: &Path, global: bool) -> Result<Symbols, String>;
+}
+
+/// Looks a name up in an opened library.
+pub(crate) type Symbols = Box<dyn Fn(&CStr) -> Option<*mut c_void>>;
+
+/// Opens through the host, under its loader lock.
+pub(crate) struct Host;
+
+// SAFETY: the host never closes a library, and its dlopen service answers the address of the name.
+unsafe impl Open for Host {
+    fn open(&self, path: &Path, global: bool) -> Result<Symbols, String> {
+        let library = cascadia_plugin_api::sdk::dlopen(path, global).map_err(|e| e.message)?;
+        Ok(Box::new(move |name| library.symbol(name)))
+    }
 }
 
 #[repr(C)]
@@ -105,17 +118,18 @@ pub(crate) type Entry = (CString, Value);
 
 macro_rules! functions {
     ($($name:ident($($arg:ty),*) $(-> $out:ty)?;)*) => {
+        #[cfg_attr(not(test), expect(dead_code, reason = "the layout's own report and `busy` are for the tests"))]
         struct Functions { $($name: unsafe extern "C" fn($($arg),*) $(-> $out)?,)* }
 
         impl Functions {
-            fn resolve(open: &dyn Open, library: *mut c_void) -> Result<Self, LoadError> {
+            fn resolve(symbols: &Symbols) -> Result<Self, LoadError> {
                 Ok(Self { $($name: {
                     const NAME: &CStr = match CStr::from_bytes_with_nul(
                         concat!(stringify!($name), "\0").as_bytes()) {
                         Ok(name) => name,
                         Err(_) => unreachable!(),
                     };
-                    let at = open.symbol(library, NAME).ok_or(LoadError::Symbol { name: stringify!($name) })?;
+                    let at = symbols(NAME).ok_or(LoadError::Symbol { name: stringify!($name) })?;
                     // SAFETY: `Open` promises the address of that name, and shim.h gives it this type; the
                     // revision is compared before any other function is called.
                     unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $out)?>(at) }
@@ -160,9 +174,10 @@ impl Shim {
         let library = |path: &Path, global| {
             open.open(path, global).map_err(|reason| LoadError::Open { path: path.to_path_buf(), reason })
         };
-        library(&runtime.core, shim.global)?;
-        library(&runtime.genai, shim.global)?;
-        let call = Functions::resolve(open, library(&shim.path, false)?)?;
+        // Opened for what is linked to them by name; their own symbols are not asked for.
+        drop(library(&runtime.core, shim.global)?);
+        drop(library(&runtime.genai, shim.global)?);
+        let call = Functions::resolve(&library(&shim.path, false)?)?;
         // SAFETY: takes nothing, and has had this type in every revision.
         let found = unsafe { (call.cgn_abi)() };
         if found != ABI {
@@ -186,6 +201,7 @@ impl Shim {
     }
 
     /// How the library reads a scheduler configuration that the shim filled.
+    #[cfg(test)]
     pub(crate) fn scheduler_dump(&self) -> Result<String, String> {
         let mut dump = Text::new();
         let at = dump.raw();
@@ -257,6 +273,7 @@ impl Pipeline {
         text(|err| unsafe { (self.shim.call.cgn_step)(self.at.as_ptr(), err) }).map(drop)
     }
 
+    #[cfg(test)]
     pub(crate) fn busy(&mut self) -> Result<bool, String> {
         // SAFETY: as in `step`.
         text(|err| unsafe { (self.shim.call.cgn_busy)(self.at.as_ptr(), err) }).map(|busy| busy != 0)

@@ -1,1 +1,43 @@
-//! In construction.
+//! `ov-genai`: whole models through OpenVINO GenAI.
+//!
+//! `surroundings` knows this machine's folders, `locate` finds the runtime in them, `ffi` and the C++ shim speak with it,
+//! `pipeline` makes that plain Rust, `builder` turns options into an `engine`.
+
+mod builder;
+mod engine;
+mod ffi;
+mod locate;
+mod options;
+mod pipeline;
+mod surroundings;
+
+use cascadia_plugin_api::sdk::{Builder, EngineInfo, Error, Plugin, Result, Worker};
+
+struct OvGenai;
+
+const ENGINE: EngineInfo = EngineInfo {
+    name: "ov-genai",
+    description: "OpenVINO GenAI: an OpenVINO IR folder or a GGUF file, on CPU, GPU or NPU",
+};
+
+impl Plugin for OvGenai {
+    fn engines() -> &'static [EngineInfo] {
+        &[ENGINE]
+    }
+
+    fn builder(engine: &str, worker: Worker) -> Result<Box<dyn Builder>> {
+        if engine != ENGINE.name {
+            return Err(Error::config(format!(
+                "this plugin has no engine {engine:?}, it has {}",
+                ENGINE.name
+            )));
+        }
+        Ok(Box::new(builder::Genai::new(worker)))
+    }
+}
+
+cascadia_plugin_api::export_plugin! {
+    plugin: OvGenai,
+    id: "ov-genai",
+    about: include_str!("../manifest.json"),
+}

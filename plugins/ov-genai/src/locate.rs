@@ -20,7 +20,7 @@ const GENAI: &str = "libopenvino_genai.so.";
 const TOKENIZERS: &str = "libopenvino_tokenizers.so";
 
 /// The option of the plugin that names a folder, for messages.
-pub(crate) const OPTION: &str = "openvino_dir";
+pub(crate) const OPTION: &str = "openvino-dir";
 
 /// Where to look, in this order.
 pub(crate) struct Search<'a> {
@@ -353,7 +353,7 @@ impl fmt::Display for Error {
             ),
             Self::ShimBound { path, needs, build } => write!(
                 f,
-                "{} is linked to build {needs}, OpenVINO here is {build}; install {needs} or build the shim for {build}",
+                "{} is linked to build {needs}, OpenVINO here is {build}; install {needs} or build the shim anew",
                 path.display()
             ),
         }

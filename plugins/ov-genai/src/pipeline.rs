@@ -87,7 +87,7 @@ pub(crate) enum Cache {
 /// What to open.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
-    /// A folder with `openvino_model.xml`, or a GGUF file.
+    /// A folder with `openvino_model.xml`, or a GGUF file that this user may write.
     pub(crate) model: PathBuf,
     /// As OpenVINO names devices: `CPU`, `GPU.0`, `AUTO:GPU,CPU`.
     pub(crate) device: String,
@@ -228,6 +228,7 @@ impl Pipeline {
         if !options.model.exists() {
             return Err(fault("no such file or folder".to_owned()));
         }
+        writable_if_file(&options.model).map_err(fault)?;
         let mut properties: Vec<Entry> = Vec::new();
         let own = options.properties.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         for (key, value) in options.profile.properties().iter().copied().chain(own) {
@@ -294,6 +295,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// When the library throws.
+    #[cfg(test)]
     pub(crate) fn busy(&mut self) -> Result<bool, Error> {
         self.inner.busy().map_err(|text| Error::Step { reason: plain(&text) })
     }
@@ -382,6 +384,17 @@ fn plain(text: &str) -> String {
     let lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !noise(line)).collect();
     if lines.is_empty() { text.trim().to_owned() } else { lines.join("; ") }
+}
+
+/// The library opens a GGUF for reading and writing, though it writes nothing, and fails without saying why.
+fn writable_if_file(model: &Path) -> Result<(), String> {
+    if !model.is_file() {
+        return Ok(());
+    }
+    let opened = std::fs::OpenOptions::new().read(true).append(true).open(model);
+    opened.map(drop).map_err(|error| {
+        format!("OpenVINO opens a GGUF for writing ({error}); make it writable for this user or copy it")
+    })
 }
 
 fn c_string(what: &str, text: &str) -> Result<CString, Error> {

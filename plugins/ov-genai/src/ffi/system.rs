@@ -1,6 +1,6 @@
 //! For tests: the C library's own loader in place of the host's.
 
-use super::{CStr, Open, c_char, c_int, c_void};
+use super::{CStr, Open, Symbols, c_char, c_int, c_void};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,20 +18,18 @@ const GLOBAL: c_int = 0x100;
 
 // SAFETY: nothing is closed, and dlsym answers as the trait asks.
 unsafe impl Open for System {
-    fn open(&self, path: &Path, global: bool) -> Result<*mut c_void, String> {
+    fn open(&self, path: &Path, global: bool) -> Result<Symbols, String> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         // SAFETY: a C string; the libraries' constructors are trusted.
         let library = unsafe { dlopen(path.as_ptr(), if global { NOW | GLOBAL } else { NOW }) };
-        if !library.is_null() {
-            return Ok(library);
+        if library.is_null() {
+            // SAFETY: set by the failed dlopen of this thread.
+            return Err(unsafe { CStr::from_ptr(dlerror()) }.to_string_lossy().into_owned());
         }
-        // SAFETY: set by the failed dlopen of this thread.
-        Err(unsafe { CStr::from_ptr(dlerror()) }.to_string_lossy().into_owned())
-    }
-
-    fn symbol(&self, library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-        // SAFETY: an open library and a C string.
-        let at = unsafe { dlsym(library, name.as_ptr()) };
-        (!at.is_null()).then_some(at)
+        Ok(Box::new(move |name| {
+            // SAFETY: an open library and a C string.
+            let at = unsafe { dlsym(library, name.as_ptr()) };
+            (!at.is_null()).then_some(at)
+        }))
     }
 }

@@ -7,14 +7,10 @@ use std::path::PathBuf;
 /// Opens anything and has no symbols.
 struct Empty;
 
-// SAFETY: the handle is never used, as there are no symbols.
+// SAFETY: there are no symbols.
 unsafe impl Open for Empty {
-    fn open(&self, path: &Path, _global: bool) -> Result<*mut c_void, String> {
-        if path.ends_with("bad.so") { Err("no such file".into()) } else { Ok(NonNull::dangling().as_ptr()) }
-    }
-
-    fn symbol(&self, _library: *mut c_void, _name: &CStr) -> Option<*mut c_void> {
-        None
+    fn open(&self, path: &Path, _global: bool) -> Result<Symbols, String> {
+        if path.ends_with("bad.so") { Err("no such file".into()) } else { Ok(Box::new(|_| None)) }
     }
 }
 

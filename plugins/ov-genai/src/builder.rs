@@ -1,0 +1,110 @@
+//! From options and a model path to an engine: finds the runtime, opens it through the host, loads the model.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::sdk::{Builder, Engine, Error, Level, Progress, Result, Serial, Shard, Worker, log};
+
+use crate::engine::{Batch, Facts};
+use crate::ffi::{Host, Shim};
+use crate::locate::{self, Search};
+use crate::options::Options;
+use crate::pipeline::{self, Pipeline};
+use crate::surroundings;
+
+/// Builds one engine.
+pub(crate) struct Genai {
+    worker: Worker,
+    options: Options,
+    loaded: Option<(Pipeline, Facts)>,
+}
+
+impl Genai {
+    pub(crate) fn new(worker: Worker) -> Genai {
+        Genai { worker, options: Options::default(), loaded: None }
+    }
+}
+
+impl Builder for Genai {
+    fn configure(&mut self, options: &[(&str, &str)]) -> Result<()> {
+        self.options = Options::read(options)?;
+        Ok(())
+    }
+
+    fn load(&mut self, shard: &Shard, progress: &Progress) -> Result<()> {
+        if shard.path.as_os_str().is_empty() {
+            return Err(Error::config(
+                "no model given; name an OpenVINO IR folder or a GGUF file with --model",
+            ));
+        }
+        let is_gguf = check_model(&shard.path)?;
+        progress.report("runtime", 0, 2)?;
+        let (shim, version) = open_runtime(&self.options)?;
+        progress.report("model", 1, 2)?;
+        let o = &self.options;
+        let pipeline = Pipeline::open(
+            &shim,
+            &pipeline::Options {
+                model: shard.path.clone(),
+                device: o.device.clone(),
+                profile: o.profile,
+                scheduler: o.scheduler,
+                properties: o.properties.clone(),
+                prompt_lookup: false,
+                allow_untested: o.allow_untested,
+            },
+        )
+        .map_err(|e| Error::backend(e.to_string()))?;
+        progress.report("model", 2, 2)?;
+        self.loaded = Some((pipeline, Facts { version, is_gguf }));
+        Ok(())
+    }
+
+    fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
+        let (pipeline, facts) =
+            self.loaded.ok_or_else(|| Error::new(code::CLOSED, "the model was not loaded before build"))?;
+        let max_waiting = self.options.max_waiting;
+        Ok(Box::new(Serial::new(Batch::new(pipeline, self.options, facts, self.worker), max_waiting)))
+    }
+}
+
+/// Whether it is a GGUF file; a path that is neither that nor an IR folder is refused before the library sees it.
+fn check_model(path: &Path) -> Result<bool> {
+    let missing = |what: &str| Error::new(code::MODEL_NOT_FOUND, format!("model {}: {what}", path.display()));
+    if path.is_dir() {
+        return match path.join("openvino_model.xml").is_file() {
+            true => Ok(false),
+            false => Err(missing(
+                "the folder has no openvino_model.xml; give an OpenVINO IR folder or a GGUF file",
+            )),
+        };
+    }
+    let mut magic = [0_u8; 4];
+    let mut file = std::fs::File::open(path).map_err(|e| missing(&e.to_string()))?;
+    match std::io::Read::read_exact(&mut file, &mut magic) {
+        Ok(()) if magic == *b"GGUF" => Ok(true),
+        _ => Err(missing("is neither a GGUF file nor an OpenVINO IR folder")),
+    }
+}
+
+fn open_runtime(options: &Options) -> Result<(Arc<Shim>, String)> {
+    let beside = surroundings::own_folder()
+        .ok_or_else(|| Error::backend("the plugin's own folder is not known; /proc is needed"))?;
+    let (site_packages, cache) = (surroundings::site_packages(), surroundings::cache_folder());
+    let search = Search {
+        explicit: options.openvino_dir.as_deref(),
+        beside: &beside,
+        site_packages: &site_packages,
+        cache: &cache,
+    };
+    let failed = |e: &dyn std::fmt::Display| Error::backend(e.to_string());
+    let runtime = locate::find(&search).map_err(|e| failed(&e))?;
+    let shim = locate::shim(&beside, runtime.build).map_err(|e| failed(&e))?;
+    let loaded = Shim::load(&Host, &runtime, &shim).map_err(|e| failed(&e))?;
+    loaded.check(options.allow_untested).map_err(|e| failed(&e))?;
+    let (_, version) = loaded.version();
+    let core = runtime.core.display().to_string();
+    log(Level::Info, "runtime", "OpenVINO opened", &[("version", &version), ("core", &core)]);
+    Ok((loaded, version))
+}

@@ -1,0 +1,345 @@
+//! The running engine: keeps the generations of one pipeline, steps it, and pushes what came of each step as one batch.
+//!
+//! Invariant: a task in `running` has had no finish; one that leaves it has had exactly one. A cancelled request leaves
+//! its part of the cache in the pipeline's next step, so one step is owed after a cancel even when nothing else runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::ext::features;
+use cascadia_plugin_api::sdk::{
+    Card, Chunk, Error, Finish, GrammarKind, Level, Load, Metric, Next, Progress as Report, Result,
+    SerialEngine, Sink, Task, Worker, log, now_ns,
+};
+
+use crate::options::Options;
+use crate::pipeline::{Cache, Pipeline, Profile, Progress, Request, Sampling, Token};
+
+/// Tokens of a KV block of OpenVINO's CPU device (measured on 2026.4.1; not exported by the library).
+const BLOCK: usize = 32;
+
+/// What is known once the model is loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    /// Build text of the core library.
+    pub(crate) version: String,
+    /// The model is a GGUF file, read by the library's own loader.
+    pub(crate) is_gguf: bool,
+}
+
+/// All generations of one pipeline.
+pub(crate) struct Batch {
+    pipeline: Pipeline,
+    options: Options,
+    facts: Facts,
+    running: BTreeMap<u64, Running>,
+    /// Cancelled requests still hold cache.
+    owes_step: bool,
+    metrics: Metrics,
+}
+
+struct Running {
+    request: Request,
+    prompt: usize,
+    generated: usize,
+    stops: Vec<u32>,
+    reported: bool,
+    logprobs: bool,
+}
+
+/// What the library says of itself, on the host's `/metrics`.
+struct Metrics {
+    cache_usage: Metric,
+    cache_bytes: Metric,
+    steps: Metric,
+}
+
+/// What never changes and decides whether a task is taken.
+pub(crate) struct Limits {
+    context: usize,
+}
+
+impl Batch {
+    pub(crate) fn new(pipeline: Pipeline, options: Options, facts: Facts, worker: Worker) -> Batch {
+        let metrics = Metrics {
+            cache_usage: worker.gauge(
+                "kv_cache_usage_ratio",
+                "Part of the allocated KV cache in use, 0 to 1.",
+                &[],
+            ),
+            cache_bytes: worker.gauge("kv_cache_bytes", "Bytes allocated for the KV cache.", &[]),
+            steps: worker.counter(
+                "inferences_total",
+                "Inferences made, each for all generations at once.",
+                &[],
+            ),
+        };
+        Batch { pipeline, options, facts, running: BTreeMap::new(), owes_step: false, metrics }
+    }
+
+    /// Most generations at once.
+    fn width(&self) -> usize {
+        if self.options.cb { self.options.scheduler.max_requests } else { 1 }
+    }
+
+    fn infer(&mut self) -> Result<()> {
+        let failed = |e: crate::pipeline::Error| Error::backend(e.to_string());
+        self.pipeline.step().map_err(failed)?;
+        self.metrics.steps.add(1.0);
+        let numbers = self.pipeline.metrics().map_err(failed)?;
+        self.metrics.cache_usage.set(f64::from(numbers.cache_usage) / 100.0);
+        self.metrics.cache_bytes.set(numbers.cache_bytes as f64);
+        Ok(())
+    }
+
+    /// What each generation got in this step, as one push.
+    fn deliver(&mut self, sink: &mut Sink) -> Result<()> {
+        let mut news = Vec::new();
+        for (task, running) in &mut self.running {
+            if let Some(piece) = running.poll(*task)? {
+                news.push(piece);
+            }
+        }
+        let chunks: Vec<Chunk<'_>> = news.iter().map(News::chunk).collect();
+        sink.push(&chunks);
+        for piece in &news {
+            if piece.is_last() {
+                self.running.remove(&piece.task);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn poll(&mut self, task: u64) -> Result<Option<News>> {
+        let mut tokens: Vec<Token> = Vec::new();
+        let progress = self.request.poll(&mut tokens).map_err(|e| Error::backend(e.to_string()))?;
+        let mut stop_token = None;
+        if progress == Progress::Stop && tokens.last().is_some_and(|t| self.stops.contains(&t.id)) {
+            // The boundary wants it named, not delivered.
+            stop_token = tokens.pop().map(|t| t.id);
+        }
+        if tokens.is_empty() && progress == Progress::Running {
+            return Ok(None);
+        }
+        self.generated += tokens.len();
+        let prompt_tokens =
+            if std::mem::replace(&mut self.reported, true) { None } else { u32::try_from(self.prompt).ok() };
+        let logprobs = if self.logprobs { tokens.iter().map(|t| t.logprob).collect() } else { Vec::new() };
+        let error = (progress == Progress::OutOfCache).then(|| {
+            Error::new(
+                code::OUT_OF_MEMORY,
+                "the KV cache is too small for this generation; raise cb-cache-size or shorten it",
+            )
+        });
+        let tokens = tokens.iter().map(|t| t.id).collect();
+        Ok(Some(News { task, tokens, logprobs, prompt_tokens, stop_token, progress, error, at: now_ns() }))
+    }
+
+    /// KV blocks that it uses.
+    fn blocks(&self) -> usize {
+        (self.prompt + self.generated).div_ceil(BLOCK)
+    }
+}
+
+/// What one generation got in one step.
+struct News {
+    task: u64,
+    tokens: Vec<u32>,
+    logprobs: Vec<f32>,
+    prompt_tokens: Option<u32>,
+    stop_token: Option<u32>,
+    progress: Progress,
+    error: Option<Error>,
+    at: u64,
+}
+
+impl News {
+    fn is_last(&self) -> bool {
+        self.progress != Progress::Running
+    }
+
+    fn chunk(&self) -> Chunk<'_> {
+        let finish = match (self.progress, &self.error) {
+            (_, Some(error)) => Finish::Error(error),
+            (Progress::Running, None) => Finish::No,
+            (Progress::Length, None) => Finish::Length,
+            (Progress::Cancelled, None) => Finish::Cancelled,
+            (Progress::Stop | Progress::OutOfCache, None) => Finish::Stop,
+        };
+        Chunk {
+            task: self.task,
+            tokens: &self.tokens,
+            logprobs: &self.logprobs,
+            prompt_tokens: self.prompt_tokens,
+            stop_token: self.stop_token,
+            finish,
+            timestamp_ns: self.at,
+            ..Chunk::default()
+        }
+    }
+}
+
+impl SerialEngine for Batch {
+    type Limits = Limits;
+
+    fn limits(&self) -> Limits {
+        Limits { context: self.options.context_length as usize }
+    }
+
+    fn check(limits: &Limits, task: &Task) -> Result<()> {
+        if task.tokens.is_empty() {
+            return Err(Error::config("the prompt has no tokens; this engine takes token ids"));
+        }
+        if limits.context > 0 && task.tokens.len() >= limits.context {
+            return Err(Error::prompt_too_long(task.tokens.len(), limits.context));
+        }
+        let s = &task.sampling;
+        let lacking = [
+            (task.grammar.0 != GrammarKind::None, "structured output"),
+            (task.attachments > 0, "attachments"),
+            (!task.adapter.is_empty(), "adapters"),
+            (task.logprobs.is_some_and(|n| n > 0), "log-probabilities of alternatives"),
+            (task.prompt_logprobs.is_some(), "log-probabilities of the prompt"),
+            (!s.logit_bias.is_empty(), "logit bias"),
+            (!s.banned.is_empty() || !s.allowed.is_empty(), "token lists"),
+            (s.typical_p < 1.0, "typical_p"),
+        ];
+        lacking.iter().find(|(asked, _)| *asked).map_or(Ok(()), |(_, what)| Err(Error::unsupported(what)))
+    }
+
+    fn warmup(&mut self, progress: &Report) -> Result<()> {
+        progress.report("warmup", 0, 1)?;
+        // The first inference of each kind makes kernels; the first request would pay for both.
+        let sampling = Sampling { max_tokens: 2, eos: Some(0), ignore_eos: true, ..Sampling::default() };
+        let failed = |e: crate::pipeline::Error| Error::backend(format!("warm-up: {e}"));
+        let mut request = self.pipeline.add(&[1; 8], &sampling).map_err(failed)?;
+        let mut tokens = Vec::new();
+        while request.poll(&mut tokens).map_err(failed)? == Progress::Running {
+            self.infer()?;
+        }
+        progress.report("warmup", 1, 1)
+    }
+
+    fn start(&mut self, task: Task, sink: &mut Sink) {
+        match self.pipeline.add(&task.tokens, &sampling(&task)) {
+            Ok(request) => {
+                let running = Running {
+                    request,
+                    prompt: task.tokens.len(),
+                    generated: 0,
+                    stops: task.stop_tokens,
+                    reported: false,
+                    logprobs: task.logprobs.is_some(),
+                };
+                self.running.insert(task.id, running);
+            }
+            Err(error) => {
+                let error = Error::config(error.to_string());
+                sink.push(&[Chunk { task: task.id, finish: Finish::Error(&error), ..Chunk::default() }]);
+            }
+        }
+    }
+
+    fn step(&mut self, _budget: Duration, sink: &mut Sink) -> Result<Next> {
+        if self.running.is_empty() && !self.owes_step {
+            return Ok(Next::Idle);
+        }
+        self.owes_step = false;
+        self.infer()?;
+        self.deliver(sink)?;
+        Ok(if self.running.is_empty() { Next::Idle } else { Next::More })
+    }
+
+    fn cancel(&mut self, task: u64, sink: &mut Sink) {
+        let Some(mut running) = self.running.remove(&task) else { return };
+        if let Err(error) = running.request.cancel() {
+            log(Level::Warn, "engine", "cancel failed", &[("error", &error.to_string())]);
+        }
+        self.owes_step = true;
+        sink.push(&[Chunk { task, finish: Finish::Cancelled, ..Chunk::default() }]);
+    }
+
+    fn has_room(&self) -> bool {
+        self.running.len() < self.width()
+    }
+
+    fn card(&self) -> Card {
+        let mut notes = vec![format!("OpenVINO {}", self.facts.version)];
+        if self.facts.is_gguf {
+            notes.push(
+                "the GGUF file is read by the library's own loader, which rounds the zero points of some quantized \
+                 weights (Q4_1 among them): answers differ from those of engines that read them exactly"
+                    .to_owned(),
+            );
+        }
+        if !self.options.cb {
+            notes.push(
+                "generations run one after the other; --plugin-opt ov-genai.cb=true runs them together"
+                    .to_owned(),
+            );
+        }
+        let cache = match self.options.profile {
+            Profile::Exact => "f32 inference, f32 KV cache",
+            Profile::Default | Profile::Fast => "the library's choice for the device",
+        };
+        Card {
+            context_length: self.options.context_length.into(),
+            max_tasks: (self.width() + self.options.max_waiting) as u64,
+            device: self.options.device.clone(),
+            quantization: cache.to_owned(),
+            features: vec![
+                features::SAMPLING,
+                features::MIN_P,
+                features::PENALTIES,
+                features::REPETITION_PENALTY,
+                features::SEED,
+                features::LOGPROBS,
+                features::MIN_TOKENS,
+                features::IGNORE_EOS,
+            ],
+            notes,
+            ..Card::default()
+        }
+    }
+
+    fn load(&self) -> Load {
+        let blocks = match self.options.scheduler.cache {
+            Cache::Blocks(n) => n,
+            // Their number is the library's own affair; its usage is on /metrics as it reports it.
+            Cache::Grow | Cache::Gigabytes(_) => 0,
+        };
+        Load {
+            running: u32::try_from(self.running.len()).unwrap_or(u32::MAX),
+            waiting: 0,
+            kv_blocks_used: self.running.values().map(Running::blocks).sum::<usize>() as u64,
+            kv_blocks_total: blocks as u64,
+            tokens_cached: 0,
+        }
+    }
+}
+
+fn sampling(task: &Task) -> Sampling {
+    let s = &task.sampling;
+    Sampling {
+        // The library wants a number; its own window ends the generation before this one does.
+        max_tokens: if task.max_tokens == 0 { u32::MAX as usize } else { task.max_tokens as usize },
+        min_tokens: task.min_tokens as usize,
+        temperature: s.temperature,
+        top_p: s.top_p,
+        top_k: s.top_k as usize,
+        min_p: s.min_p,
+        repetition_penalty: s.repetition_penalty,
+        frequency_penalty: s.frequency_penalty,
+        presence_penalty: s.presence_penalty,
+        // Without a seed each generation has its own.
+        seed: s.seed.unwrap_or_else(|| task.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ now_ns()),
+        eos: task.stop_tokens.first().copied(),
+        stop_ids: task.stop_tokens.clone(),
+        ignore_eos: task.ignore_eos,
+        logprobs: task.logprobs.is_some(),
+        assistant: None,
+    }
+}

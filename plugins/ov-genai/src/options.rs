@@ -1,0 +1,143 @@
+//! The plugin's options, as the manifest declares them; the host has checked types and ranges and filled in defaults.
+
+use std::path::PathBuf;
+
+use cascadia_plugin_api::sdk::{Error, Result};
+
+use crate::pipeline::{Cache, Profile, Scheduler};
+
+/// Everything that can be set.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) device: String,
+    pub(crate) profile: Profile,
+    /// Many generations at once; otherwise one after the other.
+    pub(crate) cb: bool,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) max_waiting: usize,
+    /// 0: what the model's files say.
+    pub(crate) context_length: u32,
+    pub(crate) properties: Vec<(String, String)>,
+    pub(crate) openvino_dir: Option<PathBuf>,
+    pub(crate) allow_untested: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            device: "CPU".to_owned(),
+            profile: Profile::Default,
+            cb: false,
+            scheduler: Scheduler { max_requests: 64, ..Scheduler::default() },
+            max_waiting: 256,
+            context_length: 0,
+            properties: Vec::new(),
+            openvino_dir: None,
+            allow_untested: false,
+        }
+    }
+}
+
+impl Options {
+    /// Reads the host's pairs.
+    pub(crate) fn read(pairs: &[(&str, &str)]) -> Result<Options> {
+        let mut o = Options::default();
+        let (mut blocks, mut gigabytes) = (0, 0);
+        for (key, value) in pairs {
+            match *key {
+                "device" => o.device = (*value).to_owned(),
+                "profile" => o.profile = profile(value)?,
+                "cb" => o.cb = *value == "true",
+                "cb-max-num-seqs" => o.scheduler.max_requests = number(key, value)?,
+                "cb-max-batched-tokens" => o.scheduler.max_batched_tokens = number(key, value)?,
+                "cb-cache-size" => gigabytes = number(key, value)?,
+                "cb-num-kv-blocks" => blocks = number(key, value)?,
+                "cb-dynamic-split-fuse" => o.scheduler.split_prompts = *value == "true",
+                "cb-prefix-caching" => o.scheduler.prefix_caching = *value == "true",
+                "max-waiting" => o.max_waiting = number(key, value)?,
+                "context-length" => o.context_length = number(key, value)?,
+                "properties" => o.properties = properties(value)?,
+                "openvino-dir" => o.openvino_dir = (!value.is_empty()).then(|| PathBuf::from(value)),
+                "allow-untested" => o.allow_untested = *value == "true",
+                other => return Err(Error::config(format!("option {other} is not known to this plugin"))),
+            }
+        }
+        o.scheduler.cache = match (blocks, gigabytes) {
+            (0, 0) => Cache::Grow,
+            (0, gigabytes) => Cache::Gigabytes(gigabytes),
+            (blocks, 0) => Cache::Blocks(blocks),
+            _ => {
+                return Err(Error::config("cb-cache-size and cb-num-kv-blocks exclude each other; give one"));
+            }
+        };
+        Ok(o)
+    }
+}
+
+fn profile(value: &str) -> Result<Profile> {
+    match value {
+        "exact" => Ok(Profile::Exact),
+        "default" => Ok(Profile::Default),
+        "fast" => Ok(Profile::Fast),
+        other => Err(Error::config(format!("profile {other:?} is none of exact, default, fast"))),
+    }
+}
+
+fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T> {
+    value
+        .parse()
+        .map_err(|_| Error::config(format!("{key} is {value:?}, which is not a number in its range")))
+}
+
+fn properties(text: &str) -> Result<Vec<(String, String)>> {
+    let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
+    entries
+        .map(|entry| match entry.split_once('=') {
+            Some((key, value)) if !key.trim().is_empty() => {
+                Ok((key.trim().to_owned(), value.trim().to_owned()))
+            }
+            _ => Err(Error::config(format!(
+                "properties has {entry:?}; write KEY=VALUE, separated by semicolons"
+            ))),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_become_options_and_contradictions_are_refused() {
+        let read = |pairs: &[(&str, &str)]| Options::read(pairs);
+        let o = read(&[("cb", "true"), ("cb-num-kv-blocks", "64"), ("properties", "A=1; B = x ;")])
+            .expect("valid");
+        assert!(o.cb);
+        assert_eq!(o.scheduler.cache, Cache::Blocks(64));
+        assert_eq!(o.properties, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "x".to_owned())]);
+        for bad in [
+            vec![("cb-cache-size", "1"), ("cb-num-kv-blocks", "1")],
+            vec![("properties", "A")],
+            vec![("cb-max-num-seqs", "many")],
+            vec![("colour", "red")],
+        ] {
+            assert!(read(&bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_manifest_declares_exactly_the_options_that_are_read() {
+        let manifest: serde_json::Value =
+            serde_json::from_str(include_str!("../manifest.json")).expect("JSON");
+        let declared = manifest["options"].as_object().expect("options");
+        for (key, spec) in declared {
+            let default = match &spec["default"] {
+                serde_json::Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            let read = Options::read(&[(key.as_str(), default.as_str())]).expect(key);
+            assert_eq!(format!("{read:?}"), format!("{:?}", Options::default()), "the default of {key}");
+        }
+        assert_eq!(declared.len(), 14);
+    }
+}
