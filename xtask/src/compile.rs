@@ -56,6 +56,21 @@ pub(crate) fn host(place: &Place, profile: Profile) -> Result<()> {
     proc::run(&mut command)
 }
 
+/// Links the shim to the libraries whose names begin as the lines of `list` do, by SONAME: their symbols then need not be
+/// visible to everything else in the process.
+fn link(command: &mut Command, list: &Path, lib: &Path) -> Result<()> {
+    let Ok(stems) = std::fs::read_to_string(list) else { return Ok(()) };
+    command.arg("-Wl,--allow-shlib-undefined");
+    for stem in stems.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let entries = lib.read_dir().with_context(|| format!("list {}", lib.display()))?;
+        let found = entries.flatten().find(|e| e.file_name().to_string_lossy().starts_with(stem));
+        let library = found
+            .with_context(|| format!("no {stem}* in {}; run cargo xtask fetch openvino", lib.display()))?;
+        command.arg(library.path());
+    }
+    Ok(())
+}
+
 /// Compiles `plugins/NAME/shim/shim.cpp` to `target/shim/libNAME_shim.so`, once for all profiles.
 fn shim(place: &Place, plugin: &Path) -> Result<PathBuf> {
     let name = plugin.file_name().context("a plugin has a folder name")?.to_string_lossy().replace('-', "_");
@@ -66,7 +81,16 @@ fn shim(place: &Place, plugin: &Path) -> Result<PathBuf> {
     let part = made.with_added_extension("part");
     let mut command = Command::new("g++");
     command
-        .args(["-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"])
+        .args([
+            "-std=c++17",
+            "-O2",
+            "-fPIC",
+            "-shared",
+            "-fvisibility=hidden",
+            "-fno-sized-deallocation",
+            "-Wall",
+            "-Wextra",
+        ])
         // The wheel's headers are not ours to warn about.
         .arg("-isystem")
         .arg(place.openvino().join("include"))
@@ -79,6 +103,7 @@ fn shim(place: &Place, plugin: &Path) -> Result<PathBuf> {
         flag.push(exports);
         command.arg(flag);
     }
+    link(&mut command, &plugin.join("shim/link"), &place.openvino().join("lib"))?;
     let wanted = inputs(&plugin.join("shim"), &command)?;
     if made.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|old| old == wanted) {
         return Ok(made);

@@ -108,7 +108,7 @@ families! {
         "Tasks that the engine is generating, as it reports.";
     ENGINE_WAITING: Own Gauge "cascadia_engine_requests_waiting" ["model", "worker"] &[],
         "Tasks that the engine has accepted and not begun, as it reports.";
-    ENGINE_KV_TOTAL: Own Gauge "cascadia_engine_kv_blocks_total" ["model", "worker"] &[],
+    ENGINE_KV_TOTAL: Own Gauge "cascadia_engine_kv_blocks" ["model", "worker"] &[],
         "KV-cache blocks that the engine has; 0 when it has none to count.";
     ENGINE_KV_USAGE: Own Gauge "cascadia_engine_kv_cache_usage_ratio" ["model", "worker"] &[],
         "Part of the KV-cache blocks in use, 0 to 1.";

@@ -1,0 +1,252 @@
+//! HTTP/1.1 by hand, on one socket: small enough to be rude with.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::sys;
+
+/// A server that is silent for so long hangs.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// A request's bytes.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// A request without a body.
+    pub fn new(method: &str, path: &str) -> Request {
+        Request { method: method.to_owned(), path: path.to_owned(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// A POST of JSON.
+    pub fn post(path: &str, body: &serde_json::Value) -> Request {
+        Request::new("POST", path).body(body.to_string()).header("content-type", "application/json")
+    }
+
+    /// With this body.
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Request {
+        self.body = body.into();
+        self
+    }
+
+    /// With one more header; a `host` header replaces ours.
+    pub fn header(mut self, name: &str, value: &str) -> Request {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn bytes(&self, address: SocketAddr) -> Vec<u8> {
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        let has = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        if !has("host") {
+            head.push_str(&format!("host: {address}\r\n"));
+        }
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if !has("content-length") && (self.method == "POST" || !self.body.is_empty()) {
+            head.push_str(&format!("content-length: {}\r\n", self.body.len()));
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+}
+
+/// An answer's status and headers.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// Its status.
+    pub status: u16,
+    headers: Vec<(String, String)>,
+}
+
+impl Head {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
+    }
+}
+
+/// How a body is delimited, and how far it is read.
+#[derive(Debug)]
+enum Rest {
+    Length(u64),
+    Chunked,
+    UntilClose,
+    Over,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    socket: TcpStream,
+    peer: SocketAddr,
+    /// Received and not used.
+    buffer: Vec<u8>,
+    rest: Rest,
+}
+
+impl Connection {
+    /// A new connection.
+    pub fn open(peer: SocketAddr) -> Result<Connection> {
+        let socket = TcpStream::connect(peer).with_context(|| format!("connect to {peer}"))?;
+        socket.set_read_timeout(Some(SILENCE))?;
+        socket.set_write_timeout(Some(SILENCE))?;
+        socket.set_nodelay(true)?;
+        Ok(Connection { socket, peer, buffer: Vec::new(), rest: Rest::Over })
+    }
+
+    /// The same, for a client that will not read.
+    pub fn open_narrow(peer: SocketAddr) -> Result<Connection> {
+        let connection = Connection::open(peer)?;
+        sys::small_receive_buffer(&connection.socket);
+        Ok(connection)
+    }
+
+    /// Sends a request.
+    pub fn send(&mut self, request: &Request) -> Result<()> {
+        self.send_bytes(&request.bytes(self.peer))
+    }
+
+    /// Sends anything.
+    pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        self.socket.write_all(bytes).context("send")
+    }
+
+    /// The head of the next answer.
+    pub fn head(&mut self) -> Result<Head> {
+        let end = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+                break at;
+            }
+            ensure!(self.fill()?, "closed before an answer; got {:?}", String::from_utf8_lossy(&self.buffer));
+        };
+        let text = String::from_utf8(self.buffer.drain(..end + 4).collect()).context("the head is no text")?;
+        let mut lines = text.trim_end().split("\r\n");
+        let status = lines.next().and_then(|l| l.strip_prefix("HTTP/1.1 ")).and_then(|l| l.get(..3));
+        let status = status.and_then(|s| s.parse().ok()).with_context(|| format!("status line of {text:?}"))?;
+        let headers = lines
+            .map(|line| {
+                let (name, value) = line.split_once(':').with_context(|| format!("header {line:?}"))?;
+                Ok((name.to_ascii_lowercase(), value.trim().to_owned()))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let head = Head { status, headers };
+        self.rest = match (head.header("transfer-encoding"), head.header("content-length")) {
+            (Some("chunked"), None) => Rest::Chunked,
+            (None, Some(n)) => Rest::Length(n.parse().with_context(|| format!("content-length {n:?}"))?),
+            (None, None) => Rest::UntilClose,
+            both => bail!("a body cannot be both: {both:?}"),
+        };
+        Ok(head)
+    }
+
+    /// Answers to HEAD have no body, whatever their head says.
+    pub fn no_body(&mut self) {
+        self.rest = Rest::Over;
+    }
+
+    /// Appends the next piece of the body. False at its proper end; an improper one is an error.
+    pub fn piece(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        match self.rest {
+            Rest::Over | Rest::Length(0) => {
+                self.rest = Rest::Over;
+                Ok(false)
+            }
+            Rest::Length(left) => {
+                if self.buffer.is_empty() {
+                    ensure!(self.fill()?, "closed with {left} bytes of the body to come");
+                }
+                let n = self.buffer.len().min(usize::try_from(left)?);
+                out.extend(self.buffer.drain(..n));
+                self.rest = Rest::Length(left - n as u64);
+                Ok(true)
+            }
+            Rest::UntilClose => {
+                out.append(&mut self.buffer);
+                if self.fill()? {
+                    return Ok(true);
+                }
+                self.rest = Rest::Over;
+                Ok(false)
+            }
+            Rest::Chunked => self.chunk(out),
+        }
+    }
+
+    /// The whole rest of the body.
+    pub fn body(&mut self) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        while self.piece(&mut out)? {}
+        Ok(out)
+    }
+
+    /// Waits for the other side to close. Bytes that come instead are an error.
+    pub fn closed(&mut self) -> Result<()> {
+        ensure!(self.buffer.is_empty(), "more came: {:?}", String::from_utf8_lossy(&self.buffer));
+        match self.fill() {
+            Ok(false) => Ok(()),
+            Ok(true) => bail!("more came: {:?}", String::from_utf8_lossy(&self.buffer)),
+            Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(is_reset) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Ends the connection with a reset.
+    pub fn reset(self) {
+        sys::reset(self.socket);
+    }
+
+    fn chunk(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        let line = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n") {
+                break at;
+            }
+            ensure!(self.fill()?, "closed between two chunks of the body");
+        };
+        let size = std::str::from_utf8(&self.buffer[..line])?.to_owned();
+        let size = usize::from_str_radix(size.trim(), 16).with_context(|| format!("chunk size {size:?}"))?;
+        while self.buffer.len() < line + 2 + size + 2 {
+            ensure!(self.fill()?, "closed inside a chunk of {size} bytes");
+        }
+        out.extend_from_slice(&self.buffer[line + 2..line + 2 + size]);
+        self.buffer.drain(..line + 2 + size + 2);
+        if size == 0 {
+            self.rest = Rest::Over;
+        }
+        Ok(size > 0)
+    }
+
+    /// Reads what is there. False when the other side has closed.
+    fn fill(&mut self) -> Result<bool> {
+        let mut bytes = [0; 16 * 1024];
+        let n = match self.socket.read(&mut bytes) {
+            Ok(n) => n,
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+                bail!("nothing came for {SILENCE:?}")
+            }
+            Err(e) => return Err(e).context("receive"),
+        };
+        self.buffer.extend_from_slice(&bytes[..n]);
+        Ok(n > 0)
+    }
+}
+
+/// Whether the other side reset the connection.
+fn is_reset(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::ConnectionReset | std::io::ErrorKind::BrokenPipe)
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|w| w == what)
+}

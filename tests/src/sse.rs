@@ -1,0 +1,111 @@
+//! Server-sent events of an answer, and what they add up to.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// One event or comment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A JSON object.
+    Data(Value),
+    /// `[DONE]`.
+    Done,
+    /// A comment.
+    Comment,
+}
+
+/// Takes the next event out of `bytes`; none when it is not whole yet.
+pub fn take(bytes: &mut Vec<u8>) -> Result<Option<Event>> {
+    let Some(end) = bytes.windows(2).position(|w| w == b"\n\n") else { return Ok(None) };
+    let text: Vec<u8> = bytes.drain(..end + 2).collect();
+    let text = std::str::from_utf8(&text).context("a frame is not UTF-8")?.trim_end();
+    if text.starts_with(':') {
+        return Ok(Some(Event::Comment));
+    }
+    ensure!(!text.contains('\n'), "a frame of several lines: {text:?}");
+    match text.strip_prefix("data: ") {
+        Some("[DONE]") => Ok(Some(Event::Done)),
+        Some(json) => Ok(Some(Event::Data(serde_json::from_str(json).with_context(|| format!("frame {text:?}"))?))),
+        None => bail!("a frame without data: {text:?}"),
+    }
+}
+
+/// What a stream told, frame by frame and altogether.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// All JSON frames.
+    pub frames: Vec<Value>,
+    /// The text.
+    pub text: String,
+    /// The pieces of the text, a frame each.
+    pub pieces: Vec<String>,
+    /// Frames with an empty text besides the one with the role.
+    pub empty_pieces: usize,
+    /// The finish reasons that were told.
+    pub finish: Vec<String>,
+    /// The counts, if told.
+    pub usage: Option<Value>,
+    /// The error frame's object.
+    pub error: Option<Value>,
+    /// `[DONE]` came, as the last.
+    pub done: bool,
+}
+
+impl Told {
+    /// Takes an event.
+    pub fn take(&mut self, event: Event) -> Result<()> {
+        ensure!(!self.done, "{event:?} came after [DONE]");
+        let frame = match event {
+            Event::Comment => return Ok(()),
+            Event::Done => {
+                self.done = true;
+                return Ok(());
+            }
+            Event::Data(frame) => frame,
+        };
+        ensure!(self.error.is_none(), "{frame} came after the error");
+        if let Some(error) = frame.get("error") {
+            self.error = Some(error.clone());
+        }
+        if let Some(usage) = frame.get("usage").filter(|u| !u.is_null()) {
+            self.usage = Some(usage.clone());
+        }
+        if let Some(choice) = frame["choices"].get(0) {
+            let piece = choice["delta"]["content"].as_str().or(choice["text"].as_str());
+            let finishes = choice["finish_reason"].as_str();
+            match piece {
+                Some("") if choice["delta"]["role"].is_string() || finishes.is_some() => {}
+                Some("") => self.empty_pieces += 1,
+                Some(piece) => {
+                    ensure!(self.finish.is_empty(), "text came after the finish: {frame}");
+                    self.text.push_str(piece);
+                    self.pieces.push(piece.to_owned());
+                }
+                None => {}
+            }
+            self.finish.extend(finishes.map(str::to_owned));
+        }
+        self.frames.push(frame);
+        Ok(())
+    }
+
+    /// The one finish reason.
+    ///
+    /// # Panics
+    /// When there is none, or several.
+    #[track_caller]
+    pub fn finish(&self) -> &str {
+        assert_eq!(self.finish.len(), 1, "one finish reason; error {:?}", self.error);
+        &self.finish[0]
+    }
+
+    /// The completion tokens that the stream told of.
+    ///
+    /// # Panics
+    /// When it told none.
+    #[track_caller]
+    pub fn completion_tokens(&self) -> u64 {
+        let usage = self.usage.as_ref().expect("PANIC: the request asked for usage");
+        usage["completion_tokens"].as_u64().expect("PANIC: a count")
+    }
+}
