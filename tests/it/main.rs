@@ -1,1 +1,17 @@
-//! In construction.
+//! One binary with all integration tests; a file per subject. The harness is the library of this crate.
+
+mod admission;
+mod cancel;
+mod chat;
+mod cli;
+mod clients;
+mod completions;
+mod errors;
+mod lifecycle;
+mod metrics;
+mod mix;
+mod ov_genai;
+mod plugins;
+mod prometheus;
+mod security;
+mod streams;

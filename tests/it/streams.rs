@@ -1,0 +1,185 @@
+//! What a stream shows: stop strings, characters that are split, errors, ends. Tests are named after the symptoms that
+//! users of other servers reported.
+
+use anyhow::Result;
+use cascadia_tests::client::{CHAT, COMPLETIONS, check_error, chat, completion, order, streamed, with};
+use cascadia_tests::{Host, Scrape};
+use serde_json::{Value, json};
+
+/// A chat of a script.
+fn script(items: &Value) -> Value {
+    chat(&order("x", &json!({"script": items})))
+}
+
+#[test]
+fn a_stop_string_over_two_chunks_is_never_shown_in_part() -> Result<()> {
+    let host = Host::mock(&[]);
+    let body = with(script(&json!(["Hi", "<|im", "_end|>", "X"])), &json!({"stop": ["<|im_end|>"]}));
+    let told = host.told(CHAT, &streamed(body.clone()))?;
+    assert_eq!((told.text.as_str(), told.finish()), ("Hi", "stop"));
+    // What was generated counts, shown or not.
+    assert_eq!(told.completion_tokens(), 3);
+    let answer = host.post(CHAT, &body)?;
+    assert_eq!((answer.content().as_str(), answer.finish().as_str()), ("Hi", "stop"));
+    let metrics = host.quiet();
+    assert_eq!((metrics.ended("stop"), metrics.all_ended()), (2.0, 2.0));
+    assert_eq!(metrics.value("cascadia_tasks_cancelled_total", &[]), 0.0);
+    // The engine was told to stop before it came to the X.
+    assert_eq!(metrics.mock_tasks("cancelled"), 2.0);
+    assert_eq!(metrics.value("cascadia_plugin_mock_tokens_total", &[]), 6.0);
+    Ok(())
+}
+
+#[test]
+fn text_that_waits_for_a_stop_string_sends_no_empty_frames() -> Result<()> {
+    let host = Host::mock(&[]);
+    let words: Vec<String> = (0..20).map(|i| format!("Zword{i} ")).collect();
+    for stop in ["ZZZZZZ", "Zword19 and more", "nowhere"] {
+        let body = with(script(&json!(words)), &json!({"stop": [stop]}));
+        let told = host.told(CHAT, &streamed(body.clone()))?;
+        assert_eq!(told.empty_pieces, 0, "{stop}: {:?}", told.frames);
+        assert_eq!(told.text, host.post(CHAT, &body)?.content(), "{stop}");
+        assert_eq!(told.text, words.concat(), "{stop}");
+        assert_eq!((told.finish(), told.completion_tokens()), ("stop", 20), "{stop}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_earliest_of_several_stop_strings_ends_the_text_wherever_chunks_are_cut() -> Result<()> {
+    let host = Host::mock(&[]);
+    let text = "alpha beta END gamma STOP delta";
+    for chunk in [1, 2, 3, 7, 31] {
+        let bytes: Vec<char> = text.chars().collect();
+        let items: Vec<String> = bytes.chunks(chunk).map(|c| c.iter().collect()).collect();
+        for order in [["STOP", "END"], ["END", "STOP"]] {
+            let body = with(script(&json!(items)), &json!({"stop": order}));
+            let told = host.told(CHAT, &streamed(body))?;
+            assert_eq!((told.text.as_str(), told.finish()), ("alpha beta ", "stop"), "in pieces of {chunk}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn characters_split_over_tokens_are_joined_and_a_lone_byte_is_one_mark() -> Result<()> {
+    let host = Host::mock(&[]);
+    let items = json!([{"hex": "f09f"}, {"hex": "92a9"}, {"hex": "20"}, {"hex": "85"}, {"hex": "6f6b"}]);
+    let expected = "\u{1f4a9} \u{fffd}ok";
+    let told = host.told(CHAT, &streamed(script(&items)))?;
+    assert_eq!((told.text.as_str(), told.finish(), told.empty_pieces), (expected, "stop", 0));
+    assert_eq!(host.post(CHAT, &script(&items))?.content(), expected);
+    // The same as token ids, which the host turns into bytes.
+    let ids = json!([{"ids": [0xf0, 0x9f]}, {"ids": [0x92, 0xa9]}, {"ids": [0x20]}, {"ids": [0x85]}, {"ids": [0x6f, 0x6b]}]);
+    assert_eq!(host.told(CHAT, &streamed(script(&ids)))?.text, expected);
+    // Half a character at the end is flushed, not lost.
+    let half = json!(["end", {"hex": "e282"}]);
+    assert_eq!(host.told(CHAT, &streamed(script(&half)))?.text, "end\u{fffd}");
+    assert_eq!(host.post(CHAT, &script(&half))?.content(), "end\u{fffd}");
+    assert_eq!(host.quiet().ended("stop"), 5.0);
+    Ok(())
+}
+
+#[test]
+fn control_characters_and_quotes_survive_the_frames() -> Result<()> {
+    let host = Host::mock(&[]);
+    let text = "a\"b\\c\n\n\r\t\u{0}\u{1}\u{7f}\u{2028}data: x\n\n: y\u{1f600}";
+    let told = host.told(CHAT, &streamed(script(&json!([text]))))?;
+    assert_eq!(told.text, text);
+    assert_eq!(host.post(CHAT, &script(&json!([text])))?.content(), text);
+    Ok(())
+}
+
+#[test]
+fn an_engine_that_dies_mid_stream_gives_an_error_frame_and_done() -> Result<()> {
+    let host = Host::mock(&[]);
+    let prompt = order("a b c d e", &json!({"fail_after": 3, "error_message": "out of paper"}));
+    for (path, body) in [(CHAT, chat(&prompt)), (COMPLETIONS, completion(&prompt))] {
+        let before = host.scrape();
+        let told = host.told(path, &streamed(body.clone()))?;
+        assert_eq!((told.text.as_str(), told.finish.len()), ("a b c", 0), "no finish reason: {:?}", told.frames);
+        let error = told.error.expect("PANIC: an error frame");
+        check_error(&json!({"error": error}));
+        assert_eq!((&error["code"], &error["type"]), (&json!("engine_error"), &json!("server_error")));
+        assert!(error["message"].as_str().is_some_and(|m| m.contains("out of paper")), "{error}");
+        // As a whole answer it is a 500.
+        let error = host.post(path, &body)?.error(500);
+        assert_eq!(error["code"], "engine_error");
+        let after = host.quiet();
+        let moved = |f: &dyn Fn(&Scrape) -> f64| f(&after) - f(&before);
+        assert_eq!(moved(&|s| s.ended("error")), 2.0);
+        assert_eq!(moved(&|s| s.all_ended()), 2.0);
+        assert_eq!(moved(&|s| s.value("cascadia_tasks_failed_total", &[])), 2.0);
+        assert_eq!(moved(&|s| s.value("cascadia_tasks_cancelled_total", &[])), 0.0);
+        // Only the stream's tokens reached a client.
+        assert_eq!(moved(&Scrape::generated), 3.0);
+        assert_eq!(moved(&Scrape::all_rejected), 0.0);
+        // The stream had its head, so it counts as 200; the unary one had not.
+        assert_eq!(moved(&|s| s.requests(path, "200")), 1.0);
+        assert_eq!(moved(&|s| s.requests(path, "500")), 1.0);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_engine_that_fails_before_the_first_token_is_a_real_500_to_a_stream_too() -> Result<()> {
+    let host = Host::mock(&[]);
+    let prompt = order("a", &json!({"fail_after": 0}));
+    let error = host.post(CHAT, &streamed(chat(&prompt)))?.error(500);
+    assert_eq!(error["code"], "engine_error");
+    let metrics = host.quiet();
+    assert_eq!((metrics.ended("error"), metrics.all_ended(), metrics.all_rejected()), (1.0, 1.0, 0.0));
+    assert_eq!(metrics.value("cascadia_tasks_failed_total", &[]), 1.0);
+    assert_eq!(metrics.value("cascadia_generation_ttft_seconds_count", &[]), 0.0);
+    Ok(())
+}
+
+#[test]
+fn n_of_0_is_refused_before_any_head_of_a_stream() -> Result<()> {
+    let host = Host::mock(&[]);
+    for n in [json!(0), json!(-1), json!("2")] {
+        let answer = host.post(CHAT, &with(streamed(chat("x")), &json!({"n": n})))?;
+        assert_eq!(answer.error(400)["param"], "n");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_engine_that_breaks_the_rules_costs_only_its_own_stream() -> Result<()> {
+    let host = Host::mock(&[]);
+    let cases = [
+        (json!({"double_finish": true}), Some("unknown_task")),
+        (json!({"push_after_finish": true}), Some("unknown_task")),
+        (json!({"unknown_task": true}), Some("unknown_task")),
+        (json!({"nan": true}), None),
+        (json!({"timestamp_ns": 0}), None),
+    ];
+    for (overrides, kind) in cases {
+        let before = host.scrape();
+        let told = host.told(CHAT, &streamed(chat(&order("a b c", &overrides))))?;
+        assert_eq!((told.text.as_str(), told.finish()), ("a b c", "stop"), "{overrides}");
+        if let Some(kind) = kind {
+            let of = |s: &Scrape| s.value("cascadia_plugin_protocol_errors_total", &[("kind", kind)]);
+            host.until(&format!("protocol errors of {overrides}"), of(&before) + 1.0, of);
+        }
+    }
+    assert_eq!(host.quiet().ended("stop"), 5.0);
+    Ok(())
+}
+
+#[test]
+fn the_head_of_a_slow_stream_does_not_wait_for_its_first_token() -> Result<()> {
+    let host = Host::mock(&[]);
+    let prompt = order("a b", &json!({"stall_after": 0}));
+    let request = cascadia_tests::http::Request::post(CHAT, &streamed(chat(&prompt))).header("x-request-id", "late");
+    // The head comes although the engine never gives a token.
+    let stream = host.begin(&request)?.stream()?;
+    assert_eq!(stream.head.header("x-request-id"), Some("late"));
+    host.cancel("late")?;
+    let told = stream.rest()?;
+    assert_eq!((told.text.as_str(), told.finish()), ("", "stop"));
+    let metrics = host.quiet();
+    assert_eq!((metrics.ended("cancelled"), metrics.all_ended()), (1.0, 1.0));
+    assert_eq!(metrics.value("cascadia_generation_ttft_seconds_count", &[]), 0.0);
+    Ok(())
+}
