@@ -46,8 +46,7 @@ impl Failed {
 pub fn run(config: Config) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
     let metrics = Arc::new(Metrics::new());
-    let executable =
-        env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
+    let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose::choose(&config, &executable, &metrics)?;
     for (name, value) in chosen.environment() {
         env::set_before_threads(name, value).map_err(Failed::usage)?;

@@ -41,7 +41,8 @@ fn a_streamed_chat_is_role_text_finish_usage_done() -> Result<()> {
     while let Some(event) = stream.next()? {
         events.push(event);
     }
-    let frames: Vec<&Value> = events.iter().filter_map(|e| if let Event::Data(v) = e { Some(v) } else { None }).collect();
+    let frames: Vec<&Value> =
+        events.iter().filter_map(|e| if let Event::Data(v) = e { Some(v) } else { None }).collect();
     assert_eq!(frames[0]["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
     let text: Vec<_> = frames[1..4].iter().map(|f| f["choices"][0]["delta"]["content"].clone()).collect();
     assert_eq!(text, ["one", " two", " three"]);

@@ -1,8 +1,8 @@
 //! `POST /v1/completions`: the prompt as it is, a text or token ids.
 
 use anyhow::Result;
-use cascadia_tests::client::{COMPLETIONS, completion, order, streamed, with};
 use cascadia_tests::Host;
+use cascadia_tests::client::{COMPLETIONS, completion, order, streamed, with};
 use serde_json::json;
 
 #[test]

@@ -103,14 +103,38 @@ fn a_malformed_request_is_a_400_without_a_reason() -> Result<()> {
         field("stream", json!("yes")),
         field("stop", json!({})),
         field("seed", json!("x")),
-        Case::of("role", CHAT, &json!({"model": "mock", "messages": [{"role": "robot", "content": "x"}]}), 400, "invalid_value")
-            .param("messages[0].role"),
-        Case::of("prompt of ids and texts", COMPLETIONS, &with(completion(""), &json!({"prompt": [1, "a"]})), 400, "invalid_value")
-            .param("prompt"),
-        Case::of("stream_options without stream", CHAT, &with(chat("x"), &json!({"stream_options": {}})), 400, "invalid_value")
-            .param("stream_options"),
-        Case::of("a field that is not there yet", CHAT, &with(chat("x"), &json!({"logit_bias": {"1": 2}})), 400, "unsupported_parameter")
-            .param("logit_bias"),
+        Case::of(
+            "role",
+            CHAT,
+            &json!({"model": "mock", "messages": [{"role": "robot", "content": "x"}]}),
+            400,
+            "invalid_value",
+        )
+        .param("messages[0].role"),
+        Case::of(
+            "prompt of ids and texts",
+            COMPLETIONS,
+            &with(completion(""), &json!({"prompt": [1, "a"]})),
+            400,
+            "invalid_value",
+        )
+        .param("prompt"),
+        Case::of(
+            "stream_options without stream",
+            CHAT,
+            &with(chat("x"), &json!({"stream_options": {}})),
+            400,
+            "invalid_value",
+        )
+        .param("stream_options"),
+        Case::of(
+            "a field that is not there yet",
+            CHAT,
+            &with(chat("x"), &json!({"logit_bias": {"1": 2}})),
+            400,
+            "unsupported_parameter",
+        )
+        .param("logit_bias"),
     ];
     // Said before the head, as a stream too.
     for (what, n) in [("n is 0", json!(0)), ("n is -1", json!(-1)), ("n is a text", json!("2"))] {
@@ -124,7 +148,8 @@ fn a_malformed_request_is_a_400_without_a_reason() -> Result<()> {
 fn an_empty_prompt_is_a_400() -> Result<()> {
     let host = Host::mock(&[]);
     let messages = |m: Value| with(chat(""), &json!({"messages": m}));
-    let case = |what, path, body: &Value| Case::of(what, path, body, 400, "empty_prompt").reason("empty_prompt");
+    let case =
+        |what, path, body: &Value| Case::of(what, path, body, 400, "empty_prompt").reason("empty_prompt");
     check(
         &host,
         vec![
@@ -143,7 +168,8 @@ fn an_empty_prompt_is_a_400() -> Result<()> {
 #[test]
 fn more_prompts_or_choices_than_allowed_are_a_400() -> Result<()> {
     let host = Host::mock(&["--set", "limits.max_choices=8"]);
-    let case = |what, path, body: &Value| Case::of(what, path, body, 400, "multi_prompt").reason("multi_prompt");
+    let case =
+        |what, path, body: &Value| Case::of(what, path, body, 400, "multi_prompt").reason("multi_prompt");
     check(
         &host,
         vec![
@@ -166,7 +192,8 @@ fn a_body_over_the_limit_is_a_413_that_names_the_flag() -> Result<()> {
     for _ in 0..17 {
         chunked.extend_from_slice(format!("{:x}\r\n{}\r\n", 1 << 16, " ".repeat(1 << 16)).as_bytes());
     }
-    let request = Request::new("POST", CHAT).header("transfer-encoding", "chunked").header("content-length", "");
+    let request =
+        Request::new("POST", CHAT).header("transfer-encoding", "chunked").header("content-length", "");
     drop(request);
     let mut connection = cascadia_tests::http::Connection::open(host.client().address)?;
     connection.send_bytes(
@@ -189,7 +216,8 @@ fn a_rendered_prompt_over_the_body_limit_is_a_413() -> Result<()> {
     let template = "mock.chat-template={% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}";
     let host = Host::mock(&["--api-max-body-mb", "1", "--plugin-opt", template]);
     let long = "x".repeat(600 << 10);
-    let case = Case::of("twice 600 KiB", CHAT, &chat(&long), 413, "prompt_too_large").reason("prompt_too_large");
+    let case =
+        Case::of("twice 600 KiB", CHAT, &chat(&long), 413, "prompt_too_large").reason("prompt_too_large");
     check(&host, vec![case])
 }
 
@@ -253,7 +281,9 @@ fn a_submit_that_the_engine_refuses_books_its_reason_and_no_generation() -> Resu
         cases.push(Case::of(error, CHAT, &streamed(chat(&prompt)), status, code).reason(reason));
     }
     let unheard = order("x", &json!({"submit_error": 99}));
-    cases.push(Case::of("a code from the future", CHAT, &chat(&unheard), 500, "engine_error").reason("engine_error"));
+    cases.push(
+        Case::of("a code from the future", CHAT, &chat(&unheard), 500, "engine_error").reason("engine_error"),
+    );
     let panic = order("x", &json!({"panic_in": "submit"}));
     cases.push(Case::of("a panic", CHAT, &chat(&panic), 500, "engine_error").reason("engine_error"));
     check(&host, cases)?;
@@ -264,8 +294,14 @@ fn a_submit_that_the_engine_refuses_books_its_reason_and_no_generation() -> Resu
 #[test]
 fn what_is_no_route_or_no_json_has_the_same_error_body_and_no_reason() -> Result<()> {
     let host = Host::mock(&[]);
-    let none = |request: Request, endpoint, status, code| {
-        Case { what: code, request, endpoint, status, code, param: None, reason: None }
+    let none = |request: Request, endpoint, status, code| Case {
+        what: code,
+        request,
+        endpoint,
+        status,
+        code,
+        param: None,
+        reason: None,
     };
     check(
         &host,

@@ -2,7 +2,7 @@
 //! users of other servers reported.
 
 use anyhow::Result;
-use cascadia_tests::client::{CHAT, COMPLETIONS, check_error, chat, completion, order, streamed, with};
+use cascadia_tests::client::{CHAT, COMPLETIONS, chat, check_error, completion, order, streamed, with};
 use cascadia_tests::{Host, Scrape};
 use serde_json::{Value, json};
 
@@ -97,7 +97,12 @@ fn an_engine_that_dies_mid_stream_gives_an_error_frame_and_done() -> Result<()> 
     for (path, body) in [(CHAT, chat(&prompt)), (COMPLETIONS, completion(&prompt))] {
         let before = host.scrape();
         let told = host.told(path, &streamed(body.clone()))?;
-        assert_eq!((told.text.as_str(), told.finish.len()), ("a b c", 0), "no finish reason: {:?}", told.frames);
+        assert_eq!(
+            (told.text.as_str(), told.finish.len()),
+            ("a b c", 0),
+            "no finish reason: {:?}",
+            told.frames
+        );
         let error = told.error.expect("PANIC: an error frame");
         check_error(&json!({"error": error}));
         assert_eq!((&error["code"], &error["type"]), (&json!("engine_error"), &json!("server_error")));
@@ -171,7 +176,8 @@ fn an_engine_that_breaks_the_rules_costs_only_its_own_stream() -> Result<()> {
 fn the_head_of_a_slow_stream_does_not_wait_for_its_first_token() -> Result<()> {
     let host = Host::mock(&[]);
     let prompt = order("a b", &json!({"stall_after": 0}));
-    let request = cascadia_tests::http::Request::post(CHAT, &streamed(chat(&prompt))).header("x-request-id", "late");
+    let request =
+        cascadia_tests::http::Request::post(CHAT, &streamed(chat(&prompt))).header("x-request-id", "late");
     // The head comes although the engine never gives a token.
     let stream = host.begin(&request)?.stream()?;
     assert_eq!(stream.head.header("x-request-id"), Some("late"));

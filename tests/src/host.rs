@@ -187,8 +187,11 @@ impl Host {
         ];
         wait("the host to be quiet", || {
             let scrape = self.scrape();
-            let busy: Vec<_> =
-                GAUGES.map(|name| (name, scrape.sum(name, &[]))).into_iter().filter(|(_, v)| *v != 0.0).collect();
+            let busy: Vec<_> = GAUGES
+                .map(|name| (name, scrape.sum(name, &[])))
+                .into_iter()
+                .filter(|(_, v)| *v != 0.0)
+                .collect();
             if busy.is_empty() { Ok(scrape) } else { Err(format!("{busy:?}")) }
         })
     }

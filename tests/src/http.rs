@@ -131,10 +131,12 @@ impl Connection {
             }
             ensure!(self.fill()?, "closed before an answer; got {:?}", String::from_utf8_lossy(&self.buffer));
         };
-        let text = String::from_utf8(self.buffer.drain(..end + 4).collect()).context("the head is no text")?;
+        let text =
+            String::from_utf8(self.buffer.drain(..end + 4).collect()).context("the head is no text")?;
         let mut lines = text.trim_end().split("\r\n");
         let status = lines.next().and_then(|l| l.strip_prefix("HTTP/1.1 ")).and_then(|l| l.get(..3));
-        let status = status.and_then(|s| s.parse().ok()).with_context(|| format!("status line of {text:?}"))?;
+        let status =
+            status.and_then(|s| s.parse().ok()).with_context(|| format!("status line of {text:?}"))?;
         let headers = lines
             .map(|line| {
                 let (name, value) = line.split_once(':').with_context(|| format!("header {line:?}"))?;

@@ -74,7 +74,8 @@ impl Prometheus {
         wait("Prometheus to listen", || {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
             let line = log.lines().find(|l| l.contains("msg=\"Listening on\""));
-            let address = line.and_then(|l| l.split("address=").nth(1)?.split_whitespace().next()?.parse().ok());
+            let address =
+                line.and_then(|l| l.split("address=").nth(1)?.split_whitespace().next()?.parse().ok());
             match (address, self.child.try_wait()) {
                 (Some(address), _) => Ok(address),
                 (None, Ok(None)) => Err("one that does not listen yet".to_owned()),

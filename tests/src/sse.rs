@@ -25,7 +25,9 @@ pub fn take(bytes: &mut Vec<u8>) -> Result<Option<Event>> {
     ensure!(!text.contains('\n'), "a frame of several lines: {text:?}");
     match text.strip_prefix("data: ") {
         Some("[DONE]") => Ok(Some(Event::Done)),
-        Some(json) => Ok(Some(Event::Data(serde_json::from_str(json).with_context(|| format!("frame {text:?}"))?))),
+        Some(json) => {
+            Ok(Some(Event::Data(serde_json::from_str(json).with_context(|| format!("frame {text:?}"))?)))
+        }
         None => bail!("a frame without data: {text:?}"),
     }
 }

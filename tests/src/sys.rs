@@ -45,13 +45,7 @@ fn set<T>(socket: &TcpStream, option: libc::c_int, value: &T) {
     let size = libc::socklen_t::try_from(size_of::<T>()).expect("PANIC: options are small");
     // SAFETY: the value is a plain structure of that option, alive for the call.
     let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size,
-        )
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, std::ptr::from_ref(value).cast(), size)
     };
     assert_eq!(done, 0, "setsockopt {option}: {}", std::io::Error::last_os_error());
 }

@@ -12,8 +12,7 @@ impl TempDir {
     pub fn new() -> TempDir {
         use std::os::unix::fs::DirBuilderExt;
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("cascadia-it-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = format!("cascadia-it-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         // What an earlier process of the same number left behind.
         let _gone = std::fs::remove_dir_all(&path);

@@ -108,6 +108,7 @@ fn candidates(config: &Config, executable: &Path, metrics: &Metrics) -> Result<V
         for path in files {
             match load::inspect(&path) {
                 Ok(candidate) => add(candidate)?,
+                Err(error) if error.no_plugin => tracing::debug!("passed over: {error}"),
                 Err(error) => {
                     metrics.load_error(error.stage);
                     tracing::warn!(stage = error.stage.name(), "{error}");

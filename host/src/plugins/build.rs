@@ -84,6 +84,11 @@ pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadErr
         code: Some(code),
         ..LoadError::new(format!("{id}/{}", order.engine), stage, failed.into_message(code))
     };
+    // SAFETY: the text outlives the call.
+    if unsafe { (library.plugin.score)(Str::new(order.engine.as_bytes())) } == 0 {
+        let message = "says that it does not run on this machine";
+        return Err(LoadError::new(format!("{id}/{}", order.engine), LoadStage::Build, message));
+    }
     let begun = Instant::now();
     let link = Link::new(id);
     let builder =

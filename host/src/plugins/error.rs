@@ -16,12 +16,14 @@ pub struct LoadError {
     pub message: String,
     /// A code of the boundary, when the plugin itself refused.
     pub code: Option<u32>,
+    /// The file is sound and simply not a plugin, as the dependencies are that lie beside one.
+    pub no_plugin: bool,
 }
 
 impl LoadError {
     /// A failure of `plugin` in `stage`.
     pub fn new(plugin: impl Into<String>, stage: LoadStage, message: impl Into<String>) -> LoadError {
-        LoadError { plugin: plugin.into(), stage, message: message.into(), code: None }
+        LoadError { plugin: plugin.into(), stage, message: message.into(), code: None, no_plugin: false }
     }
 
     /// A failure with that file.

@@ -8,7 +8,7 @@ use cascadia_plugin_api::abi::builder::BuilderV1;
 use cascadia_plugin_api::abi::engine::EngineV1;
 use cascadia_plugin_api::abi::entry::{ABI_MAJOR, Entry, MAGIC, SYMBOL};
 use cascadia_plugin_api::abi::ids;
-use cascadia_plugin_api::abi::plugin::PluginV1;
+use cascadia_plugin_api::abi::plugin::{EngineInfo, PluginV1};
 use cascadia_plugin_api::abi::prim::Str;
 use cascadia_plugin_api::ext::{LoadReportV1, ModelCardV1};
 use libloading::os::unix::{Library as Dynamic, RTLD_LOCAL, RTLD_NOW};
@@ -49,8 +49,9 @@ pub struct Library {
 pub fn inspect(path: &Path) -> Result<Candidate, LoadError> {
     let elf = precheck::check(path)?;
     let fault = |message: String| LoadError::file(path, LoadStage::Manifest, message);
-    let section = elf.manifest.ok_or_else(|| {
-        fault(format!("is no plugin: it has no section {}", cascadia_plugin_api::manifest::SECTION))
+    let section = elf.manifest.ok_or_else(|| LoadError {
+        no_plugin: true,
+        ..fault(format!("is no plugin: it has no section {}", cascadia_plugin_api::manifest::SECTION))
     })?;
     let manifest = manifest::read(&section).map_err(fault)?;
     Ok(Candidate { path: path.to_path_buf(), manifest, soname: elf.soname })
@@ -76,10 +77,13 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
         return Err(LoadError { code: Some(code), ..fault(LoadStage::Init, failed.into_message(code)) });
     }
     let missing = |id: &str| fault(LoadStage::Entry, format!("has no table {id}"));
+    // SAFETY: the id names the type, and the size is checked in `table`.
+    let plugin = unsafe { table::<PluginV1>(entry, ids::PLUGIN) }.map_err(&missing)?;
+    same_engines(plugin, &manifest).map_err(|m| fault(LoadStage::Entry, m))?;
     // SAFETY: each id names the type beside it, and the sizes are checked in `table`.
     unsafe {
         Ok(Library {
-            plugin: table(entry, ids::PLUGIN).map_err(&missing)?,
+            plugin,
             builder: table(entry, ids::BUILDER).map_err(&missing)?,
             engine: table(entry, ids::ENGINE).map_err(&missing)?,
             card: table(entry, ids::MODEL_CARD).ok(),
@@ -109,6 +113,35 @@ fn entry(library: &Dynamic) -> Result<&'static Entry, String> {
         return Err(format!("speaks ABI {major}.{minor}, this host speaks {ABI_MAJOR}.x"));
     }
     Ok(entry)
+}
+
+/// What was decided from the manifest must hold for the code.
+fn same_engines(plugin: &PluginV1, manifest: &Manifest) -> Result<(), String> {
+    // SAFETY: a function of the plugin without arguments.
+    let count = unsafe { (plugin.engine_count)() };
+    let mut names = Vec::new();
+    for index in 0..count.min(64) {
+        let mut info = EngineInfo {
+            struct_size: size_of::<EngineInfo>() as u32,
+            flags: 0,
+            name: Str::EMPTY,
+            description: Str::EMPTY,
+        };
+        // SAFETY: `info` outlives the call; the texts live as long as the library.
+        unsafe {
+            if (plugin.engine_info)(index, &raw mut info) != 0 {
+                return Err(format!("does not say what its engine {index} is"));
+            }
+            names.push(info.name.text().into_owned());
+        }
+    }
+    let mut said: Vec<_> = manifest.about.engines.iter().map(|e| e.name.clone()).collect();
+    names.sort();
+    said.sort();
+    if names == said {
+        return Ok(());
+    }
+    Err(format!("its manifest names the engines {}, its code {}", said.join(", "), names.join(", ")))
 }
 
 /// The plugin's table of that id.

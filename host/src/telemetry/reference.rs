@@ -93,6 +93,7 @@ unary answer is stamped as its tokens are collected, and booked when its body is
 - There is a queue, with its depth and its waits, before `capacity` is answered; `--max-queued 0` gives the contract's
   own behaviour.
 - `status` has the value `499` for a request whose client left before a head was sent.
+- This version has no links between stages: the transport families stand at 0.
 - `ov-genai` streams token by token with and without `cb`; the contract's paragraph about whole responses holds for any
   engine that delivers its answer in one chunk.
 
