@@ -1,11 +1,9 @@
 //! The parsed header and its typed getters.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
 use std::ops::Range;
 
 use crate::error::Error;
-use crate::parse::{self, Limits};
 use crate::tensor::Tensor;
 use crate::value::{Array, Value};
 
@@ -24,22 +22,6 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Reads a header with the default [`Limits`]. Reads ahead of the header by up to 64 KiB.
-    ///
-    /// # Errors
-    /// Anything but a well-formed header of version 2 or 3; [`Error::is_truncated`] where a longer prefix may do.
-    pub fn read(reader: impl Read) -> Result<Self, Error> {
-        Self::read_within(reader, &Limits::default())
-    }
-
-    /// Reads a header with limits of the caller's choice.
-    ///
-    /// # Errors
-    /// As [`Gguf::read`].
-    pub fn read_within(reader: impl Read, limits: &Limits) -> Result<Self, Error> {
-        parse::read(reader, limits)
-    }
-
     /// The format's version, 2 or 3.
     pub fn version(&self) -> u32 {
         self.version

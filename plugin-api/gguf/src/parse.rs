@@ -56,7 +56,25 @@ impl Default for Limits {
     }
 }
 
-pub(crate) fn read(reader: impl Read, limits: &Limits) -> Result<Gguf, Error> {
+impl Gguf {
+    /// Reads a header with the default [`Limits`]. Reads ahead of the header by up to 64 KiB.
+    ///
+    /// # Errors
+    /// Anything but a well-formed header of version 2 or 3; [`Error::is_truncated`] where a longer prefix may do.
+    pub fn read(reader: impl Read) -> Result<Self, Error> {
+        Self::read_within(reader, &Limits::default())
+    }
+
+    /// Reads a header with limits of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Gguf::read`].
+    pub fn read_within(reader: impl Read, limits: &Limits) -> Result<Self, Error> {
+        read(reader, limits)
+    }
+}
+
+fn read(reader: impl Read, limits: &Limits) -> Result<Gguf, Error> {
     let mut input = Input::new(BufReader::with_capacity(1 << 16, reader), limits.header_bytes);
     let found = input.bytes()?;
     if &found != b"GGUF" {
