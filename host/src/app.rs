@@ -1,11 +1,7 @@
 //! The composition root: plugins, models, listener, and the end. Nothing else makes a server.
 
-mod bring_up;
-mod choose;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
@@ -14,6 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::api::{self, Api};
 use crate::config::schema::is_loopback;
 use crate::config::{Config, env};
+use crate::fleet::choose::{Chosen, choose};
+use crate::fleet::{Fleet, Ground};
 use crate::http::server;
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
@@ -21,7 +19,6 @@ use crate::plugins::services;
 use crate::sched::Roster;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::plugin_metrics::PluginMetrics;
-use choose::Chosen;
 
 /// Why the host did not serve to its end.
 #[derive(Debug)]
@@ -47,7 +44,8 @@ pub fn run(config: Config) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
     let metrics = Arc::new(Metrics::new());
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
-    let chosen = choose::choose(&config, &executable, &metrics)?;
+    let chosen = choose(&config, &executable, &metrics)
+        .map_err(|fault| Failed { message: fault.message, usage: fault.usage })?;
     for (name, value) in chosen.environment() {
         env::set_before_threads(name, value).map_err(Failed::usage)?;
     }
@@ -88,7 +86,7 @@ async fn serve(
         loopback: is_loopback(bound.ip()),
         config,
     });
-    let host = Host { api, give_up: Arc::new(AtomicBool::new(false)) };
+    let host = Host { api };
     host.listen(listener);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, "listening");
     host.until_signal(chosen, signals).await
@@ -96,8 +94,6 @@ async fn serve(
 
 struct Host {
     api: Arc<Api>,
-    /// Tells engines that are being built to give up.
-    give_up: Arc<AtomicBool>,
 }
 
 impl Host {
@@ -123,11 +119,17 @@ impl Host {
     }
 
     async fn until_signal(&self, chosen: Chosen, mut signals: Signals) -> Result<(), Failed> {
-        let (api, give_up) = (Arc::clone(&self.api), Arc::clone(&self.give_up));
-        let mut building = tokio::task::spawn_blocking(move || bring_up::all(&api, chosen, &give_up));
+        let (settled, mut settling) = tokio::sync::oneshot::channel();
+        let ground = Ground {
+            config: Arc::clone(&self.api.config),
+            models: Arc::clone(&self.api.models),
+            metrics: Arc::clone(&self.api.metrics),
+        };
+        let fleet = Fleet::start(ground, chosen, settled)
+            .map_err(|e| Failed::run(format!("the fleet's thread did not start: {e}")))?;
         tokio::select! {
-            built = &mut building => {
-                built.unwrap_or_else(|_| Err(Failed::run("an engine's build panicked")))?;
+            settled = &mut settling => {
+                settled.unwrap_or_else(|_| Err("the fleet's thread ended".to_owned())).map_err(Failed::run)?;
                 self.api.lifecycle.ready();
                 let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();
                 tracing::info!(models = models.join(","), "ready");
@@ -135,9 +137,8 @@ impl Host {
             }
             _ = signals.next() => {}
         }
-        self.give_up.store(true, Ordering::Relaxed);
         tokio::select! {
-            () = self.drain() => {}
+            () = self.drain(fleet) => {}
             number = signals.next() => {
                 tracing::warn!("second signal: ending now");
                 crate::plugins::leave(128 + number);
@@ -147,9 +148,10 @@ impl Host {
     }
 
     /// Lets running generations end, then ends the rest: error frames, engines, connections, in this order.
-    async fn drain(&self) {
+    async fn drain(&self, fleet: Fleet) {
         let (api, life) = (&self.api, &self.api.lifecycle);
         life.drain();
+        let stopped = tokio::task::spawn_blocking(move || fleet.stop());
         let deadline = Instant::now() + api.config.server.drain_timeout.0;
         tracing::info!(running = api.roster.len(), deadline = %api.config.server.drain_timeout, "draining");
         wait_until(deadline, || api.roster.is_empty()).await;
@@ -170,6 +172,9 @@ impl Host {
         });
         if closed.await.is_err() {
             tracing::warn!("closing the engines panicked");
+        }
+        if stopped.await.is_err() {
+            tracing::warn!("stopping the fleet panicked");
         }
         life.stop.cancel();
         life.tasks.close();

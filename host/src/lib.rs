@@ -1,7 +1,7 @@
 //! `cascadia-host`: serves language models through engine plugins.
 //!
 //! Layers, each may use the ones above it only:
-//! `config error telemetry` (L0) → `generate prompt` (L1, pure) → `plugins sched models lifecycle` (L2) → `http`, then
+//! `config error telemetry` (L0) → `generate prompt` (L1, pure) → `plugins sched models fleet lifecycle` (L2) → `http`, then
 //! `api` above it (L3) → `app cli` (L4). docs/ARCHITECTURE.md has the picture.
 
 pub mod config;
@@ -11,6 +11,7 @@ pub mod telemetry;
 pub mod generate;
 pub mod prompt;
 
+pub mod fleet;
 pub mod lifecycle;
 pub mod models;
 pub mod plugins;

@@ -87,6 +87,11 @@ impl Models {
         self.set(name, State::Failed(reason));
     }
 
+    /// A model is no longer served.
+    pub fn remove(&self, name: &str) {
+        self.models.write().retain(|(n, _)| n != name);
+    }
+
     fn set(&self, name: &str, state: State) {
         let mut models = self.models.write();
         match models.iter_mut().find(|(n, _)| n == name) {

@@ -381,7 +381,8 @@ typedef struct cascadia_engine_v1 {
     /* [any] Asks for the end of a task; its finish is still pushed. Unknown and ended ids are fine. The host owes at
      * least one more step, whatever the last one answered. */
     uint32_t (*cancel)(void *engine, uint64_t task);
-    /* [control] Ends all work within the deadline. No submit comes any more; step may run beside it. */
+    /* [control] Ends all work within the deadline. No submit comes any more; `step` may run beside it, and pushes what is
+     * still owed. Where no step runs, tasks that are open need no finish: the host has ended them. */
     uint32_t (*close)(void *engine, uint32_t deadline_ms, cascadia_err_out err);
     /* [control] Frees the engine; the last call on it, nothing else is running. */
     void (*destroy)(void *engine);
@@ -448,8 +449,9 @@ typedef struct cascadia_host_log_v1 {
     uint32_t struct_size;
     uint32_t flags;
     const uint32_t *level; /* the most detailed level that is on; changes at any time: cascadia_load_u32 */
-    /* [any] Writes a line. `target` is the part of the plugin; `fields` are cascadia_kv. */
-    void (*log)(uint32_t level, cascadia_str target, cascadia_str message, cascadia_array fields);
+    /* [any] Writes a line. `plugin` is the writer's id, `target` a part of it; `fields` are cascadia_kv. */
+    void (*log)(uint32_t level, cascadia_str plugin, cascadia_str target, cascadia_str message,
+                cascadia_array fields);
 } cascadia_host_log_v1;
 
 #define CASCADIA_METRIC_COUNTER 1u   /* only grows */
@@ -461,8 +463,8 @@ typedef struct cascadia_host_metrics_v1 {
     uint32_t struct_size;
     uint32_t flags;
     /* [any] A handle for the series, 0 on failure. `labels` are cascadia_kv, `buckets` are double upper bounds. The
-     * same name and labels give the same handle. (`register` in Rust, a reserved word here.) */
-    uint64_t (*register_)(void *worker, uint32_t kind, cascadia_str name, cascadia_str help, cascadia_array labels,
+     * same name and labels give the same handle. */
+    uint64_t (*series)(void *worker, uint32_t kind, cascadia_str name, cascadia_str help, cascadia_array labels,
                           cascadia_array buckets, cascadia_err_out err);
     /* [any] Adds to a counter or gauge; a negative value on a counter is ignored. */
     void (*add)(uint64_t handle, double value);
@@ -637,11 +639,11 @@ static inline void cascadia_beat(uint64_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* Writes a line to the host's log where its level is on; `log` may be null. */
-static inline void cascadia_log(const cascadia_host_log_v1 *log, uint32_t level, const char *target,
-                                const char *message) {
+/* Writes a line of the plugin of that id to the host's log where its level is on; `log` may be null. */
+static inline void cascadia_log(const cascadia_host_log_v1 *log, uint32_t level, const char *plugin,
+                                const char *target, const char *message) {
     if (log != NULL && level <= cascadia_load_u32(log->level)) {
-        log->log(level, cascadia_str_z(target), cascadia_str_z(message), cascadia_array_of(NULL, 0, 0));
+        log->log(level, cascadia_str_z(plugin), cascadia_str_z(target), cascadia_str_z(message), cascadia_array_of(NULL, 0, 0));
     }
 }
 
@@ -740,8 +742,8 @@ template <size_t N> struct cascadia_text {
     "\"cascadia_attachment\":\"a3eb40a16d16c297\"," \
     "\"cascadia_task\":\"30346a94b95b9c0a\"," \
     "\"cascadia_chunk\":\"e05216b7a71db7e9\"," \
-    "\"cascadia_host_log_v1\":\"b3faa0282d04244a\"," \
-    "\"cascadia_host_metrics_v1\":\"6b61c6ec41827c45\"," \
+    "\"cascadia_host_log_v1\":\"ac4ba186301375bc\"," \
+    "\"cascadia_host_metrics_v1\":\"70b47bcb33878361\"," \
     "\"cascadia_host_clock_v1\":\"88b82048814f2a4e\"," \
     "\"cascadia_host_cancel_v1\":\"01f1cbde0aa151d2\"," \
     "\"cascadia_host_wake_v1\":\"a9a2b4e38d20d10a\"," \

@@ -112,11 +112,6 @@ fn table(line: &'static str) -> Option<Table<'static>> {
     Some(Table { name: head.split(' ').next()?, head, fields })
 }
 
-/// The field in C: a reserved word of C or C++ gets an underscore.
-fn c_field(name: &str) -> String {
-    if name == "register" { format!("{name}_") } else { name.to_owned() }
-}
-
 /// A Rust type of the lock as a C declaration of `declarator`.
 fn declare(ty: &str, declarator: &str) -> String {
     if let Some(rest) = ty.strip_prefix("unsafe extern \"C\" fn(") {
@@ -174,7 +169,7 @@ fn layout_program() -> String {
         writeln!(prints, "    printf(\"{name} size=%zu align=%zu\", sizeof({name}), ALIGN({name}));")
             .expect("text");
         for field in fields {
-            let c = c_field(field.name);
+            let c = field.name.to_owned();
             writeln!(types, "    {} = &t->{c}; (void)p_{c};", declare(field.ty, &format!("*p_{c}")))
                 .expect("text");
             writeln!(
@@ -364,7 +359,7 @@ fn generated() -> String {
         writeln!(
             text,
             "CASCADIA_ASSERT(sizeof({name}) == {size} && offsetof({name}, {}) == {offset}, \"{name}\");",
-            c_field(last.name)
+            last.name.to_owned()
         )
         .expect("text");
     }

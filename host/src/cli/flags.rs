@@ -15,9 +15,13 @@ pub(super) struct ServeFlags {
     /// its plugins/ folder. Repeatable.
     #[arg(long, value_name = "PATH|NAME")]
     plugin: Vec<String>,
-    /// Folder whose plugins are all loaded at start. Repeatable.
+    /// Folder whose plugins are all loaded at start and followed from then on: what is dropped in is served, a newer
+    /// version takes over, what is removed drains. Repeatable.
     #[arg(long, value_name = "DIR")]
     plugin_dir: Vec<PathBuf>,
+    /// Most copies of one plugin opened while the host runs [default: 16]
+    #[arg(long, value_name = "N")]
+    plugin_max_generations: Option<u64>,
     /// Option of a plugin, checked against its manifest. Repeatable.
     #[arg(long, value_name = "ID.KEY=VALUE")]
     plugin_opt: Vec<String>,
@@ -92,6 +96,7 @@ impl ServeFlags {
             (&["server", "max_body_mb"], self.api_max_body_mb),
             (&["limits", "max_concurrent"], self.max_concurrent),
             (&["limits", "max_queued"], self.max_queued),
+            (&["plugins", "max_generations"], self.plugin_max_generations),
         ];
         for (path, number) in numbers {
             if let Some(n) = number {

@@ -80,6 +80,8 @@ pub struct Limits {
     pub slow_client_timeout: Span,
     /// Most prompts times choices of one request.
     pub max_choices: usize,
+    /// How long an engine with tasks may show neither a token nor a heartbeat before it is given up.
+    pub stall_timeout: Span,
 }
 
 impl Default for Limits {
@@ -91,6 +93,7 @@ impl Default for Limits {
             stream_buffer_kb: 1024,
             slow_client_timeout: Span::seconds(30),
             max_choices: 128,
+            stall_timeout: Span::seconds(300),
         }
     }
 }
@@ -103,13 +106,21 @@ impl Limits {
 }
 
 /// Where plugins come from.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plugins {
     /// Libraries to load: a path (with a `/`) or a name that is looked for in `dirs` and beside the executable.
     pub load: Vec<String>,
-    /// Folders whose libraries are all loaded at start.
+    /// Folders whose libraries are all loaded at start, and followed from then on.
     pub dirs: Vec<PathBuf>,
+    /// Most copies of one plugin that are opened while the host runs; none is ever unloaded.
+    pub max_generations: u32,
+}
+
+impl Default for Plugins {
+    fn default() -> Plugins {
+        Plugins { load: Vec::new(), dirs: Vec::new(), max_generations: 16 }
+    }
 }
 
 /// A model to serve.

@@ -125,7 +125,11 @@ impl<'a> Builder<'a> {
         // SAFETY: the text and the callback outlive the call; the link lives for ever.
         let builder =
             unsafe { (library.plugin.new_builder)(Str::new(engine.as_bytes()), worker, failed.out()) };
-        if builder.is_null() { Err((code::BACKEND, failed)) } else { Ok(Builder { library, builder }) }
+        if builder.is_null() {
+            Err((code::BACKEND, failed.or_saying("new_builder answered nothing and gave no reason")))
+        } else {
+            Ok(Builder { library, builder })
+        }
     }
 
     fn configure(&self, options: &BTreeMap<String, String>) -> Step<()> {
@@ -164,10 +168,10 @@ impl<'a> Builder<'a> {
         let mut engine = core::ptr::null_mut();
         // SAFETY: as above; `engine` outlives the call.
         let code = unsafe { (self.library.builder.build)(self.builder, &raw mut engine, failed.out()) };
-        if code == code::OK && engine.is_null() {
-            return Err((code::BACKEND, failed));
-        }
         done(code, failed)?;
+        if engine.is_null() {
+            return Err((code::BACKEND, Failed::saying("build answered success and no engine")));
+        }
         // SAFETY: the engine was just built by this library.
         Ok(unsafe { EngineHandle::new(Arc::clone(self.library), link, engine) })
     }

@@ -11,7 +11,7 @@ use crate::generate::{Failure, Kind};
 /// What a code of the boundary, with its message and details, means to the host.
 pub(super) fn failure(number: u32, message: String, details: String) -> Failure {
     let message = match (message.is_empty(), code::name(number)) {
-        (true, name) => format!("{name} (code {number})"),
+        (true, name) => format!("the plugin answered code {number} ({name}) and gave no reason"),
         (false, "unknown") => format!("{message} (code {number})"),
         (false, _) => message,
     };
@@ -55,6 +55,16 @@ impl Failed {
             }
         }
         ErrOut { ctx: std::ptr::from_mut(self).cast(), set }
+    }
+
+    /// A failure in the host's own words.
+    pub(super) fn saying(message: &str) -> Failed {
+        Failed { message: message.to_owned(), details: String::new() }
+    }
+
+    /// The same, where the plugin said nothing.
+    pub(super) fn or_saying(self, message: &str) -> Failed {
+        if self.message.is_empty() { Failed::saying(message) } else { self }
     }
 
     /// One line about code `number`.

@@ -26,23 +26,29 @@ pub fn one(name: &str, dirs: &[PathBuf], executable: &Path) -> Result<PathBuf, L
     }
 }
 
-/// The libraries of a folder: `lib*.so` in it, sorted. A folder that cannot be read is an error.
+/// The libraries of a folder and of the folders in it, sorted. A folder that cannot be read is an error.
 pub fn all(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let unreadable =
         |e: std::io::Error| LoadError::file(dir, LoadStage::Find, format!("cannot be read: {e}"));
     let mut found = Vec::new();
     for entry in dir.read_dir().map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        let is_library = path
-            .file_name()
-            .and_then(|n| n.to_str())
-            .is_some_and(|n| n.starts_with("lib") && n.ends_with(".so") && !n.starts_with(".gen-"));
-        if is_library && path.is_file() {
-            found.push(path.canonicalize().map_err(unreadable)?);
+        if path.is_dir() {
+            // A bundle: a plugin with what it needs. One that cannot be read is no plugin.
+            found.extend(path.read_dir().into_iter().flatten().flatten().map(|e| e.path()));
+        } else {
+            found.push(path);
         }
     }
+    found.retain(|p| p.file_name().and_then(|n| n.to_str()).is_some_and(is_library_name) && p.is_file());
+    found = found.into_iter().filter_map(|p| p.canonicalize().ok()).collect();
     found.sort();
     Ok(found)
+}
+
+/// Whether a file of this name may be a plugin: `lib*.so`, which a private copy (`.gen-...`) is not.
+pub fn is_library_name(name: &str) -> bool {
+    name.starts_with("lib") && name.ends_with(".so")
 }
 
 #[cfg(test)]

@@ -51,6 +51,11 @@ impl Link {
         self.changed.notify_one();
     }
 
+    /// Number of heartbeats so far.
+    pub fn heartbeats(&self) -> u64 {
+        self.heartbeat.load(Ordering::Relaxed)
+    }
+
     /// Number of wakes so far. Read it before looking for work, give it to [`Link::wait`] after finding none.
     pub fn epoch(&self) -> u64 {
         *self.epoch.lock()

@@ -3,6 +3,7 @@
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cascadia_plugin_api::abi::builder::BuilderV1;
 use cascadia_plugin_api::abi::engine::EngineV1;
@@ -26,7 +27,9 @@ pub struct Candidate {
     pub path: PathBuf,
     /// What it says about itself.
     pub manifest: Manifest,
-    soname: Option<String>,
+    needed: Vec<String>,
+    /// The bytes that were checked: these are opened, whatever the file has become since.
+    image: Vec<u8>,
 }
 
 /// An opened plugin. Its library stays for the life of the process: closing code that may still run is unsound.
@@ -47,27 +50,33 @@ pub struct Library {
 
 /// Checks the file and reads its manifest; runs nothing of it.
 pub fn inspect(path: &Path) -> Result<Candidate, LoadError> {
-    let elf = precheck::check(path)?;
+    let (elf, image) = precheck::check(path)?;
     let fault = |message: String| LoadError::file(path, LoadStage::Manifest, message);
     let section = elf.manifest.ok_or_else(|| LoadError {
         no_plugin: true,
         ..fault(format!("is no plugin: it has no section {}", cascadia_plugin_api::manifest::SECTION))
     })?;
     let manifest = manifest::read(&section).map_err(fault)?;
-    Ok(Candidate { path: path.to_path_buf(), manifest, soname: elf.soname })
+    if manifest.about.engines.is_empty() {
+        return Err(fault("its manifest names no engine".to_owned()));
+    }
+    Ok(Candidate { path: path.to_path_buf(), manifest, needed: elf.needed, image })
 }
 
 /// Opens a checked plugin.
 pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
-    let Candidate { path, manifest, soname } = candidate;
+    let Candidate { path, manifest, needed, image } = candidate;
     let fault = |stage: LoadStage, message: String| LoadError::file(&path, stage, message);
     let _lock = services::dlopen::lock();
-    services::dlopen::refuse_second_build(&path, soname.as_deref()).map_err(|m| fault(LoadStage::Open, m))?;
+    own_dependencies(&path, &needed).map_err(|m| fault(LoadStage::Open, m))?;
+    let copy = Copy::make(&path, &image);
+    drop(image);
     // SAFETY: the file was checked to be a whole library of this machine; running its initialisers is what loading a
     // trusted plugin means. NOW: a missing symbol is an error here and not a crash later.
-    let library = unsafe { Dynamic::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
+    let library = unsafe { Dynamic::open(Some(copy.path(&path)), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|e| fault(LoadStage::Open, services::dlopen::reason(&e)))?;
     let library = ManuallyDrop::new(library);
+    drop(copy);
     let entry = entry(&library).map_err(|m| fault(LoadStage::Entry, m))?;
     let proved = proof::check(&library).map_err(|m| fault(LoadStage::Proof, m))?;
     let mut failed = Failed::default();
@@ -76,7 +85,7 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
     if code != 0 {
         return Err(LoadError { code: Some(code), ..fault(LoadStage::Init, failed.into_message(code)) });
     }
-    let missing = |id: &str| fault(LoadStage::Entry, format!("has no table {id}"));
+    let missing = |message: String| fault(LoadStage::Entry, message);
     // SAFETY: the id names the type, and the size is checked in `table`.
     let plugin = unsafe { table::<PluginV1>(entry, ids::PLUGIN) }.map_err(&missing)?;
     same_engines(plugin, &manifest).map_err(|m| fault(LoadStage::Entry, m))?;
@@ -96,6 +105,59 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
     }
 }
 
+/// A plugin must not bring its own build of a library that is loaded already: it would silently get the loaded one.
+fn own_dependencies(path: &Path, needed: &[String]) -> Result<(), String> {
+    for soname in needed {
+        let own = path.with_file_name(soname);
+        if own.is_file() {
+            services::dlopen::refuse_second_build(&own, Some(soname))?;
+        }
+    }
+    Ok(())
+}
+
+/// A private copy of a plugin's file, beside it so that `$ORIGIN` holds; its name is gone once it is open. A file that is
+/// overwritten in place would change under running code; and of a path that was opened before, the linker would give the
+/// old library again.
+struct Copy(Option<PathBuf>);
+
+impl Copy {
+    fn make(original: &Path, image: &[u8]) -> Copy {
+        use std::os::unix::fs::OpenOptionsExt;
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (id, n) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = original.with_file_name(format!(".gen-{id}-{n}.so"));
+        let made = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o700)
+            .open(&path)
+            .and_then(|mut file| std::io::Write::write_all(&mut file, image));
+        match made {
+            Ok(()) => Copy(Some(path)),
+            // A folder that nobody may write to is one where nothing is overwritten either.
+            Err(error) => {
+                tracing::debug!(file = %original.display(), %error, "opened in place: no private copy");
+                Copy(None)
+            }
+        }
+    }
+
+    fn path<'a>(&'a self, original: &'a Path) -> &'a Path {
+        self.0.as_deref().unwrap_or(original)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0
+            && let Err(error) = std::fs::remove_file(path)
+        {
+            tracing::warn!(file = %path.display(), %error, "private copy of a plugin not removed");
+        }
+    }
+}
+
 fn entry(library: &Dynamic) -> Result<&'static Entry, String> {
     // SAFETY: the symbol is a constant of that type by the contract; magic and size are checked before more is read.
     let entry = unsafe { library.get::<*const Entry>(SYMBOL) }
@@ -103,7 +165,9 @@ fn entry(library: &Dynamic) -> Result<&'static Entry, String> {
     // SAFETY: the library is never closed, so the constant lives for ever; dlsym does not give null for a data symbol.
     let entry: &'static Entry = unsafe { &**entry };
     if entry.magic != MAGIC {
-        return Err("its entry has the wrong magic number".to_owned());
+        return Err(
+            "its entry has the wrong magic number; build it with this host's header or SDK".to_owned()
+        );
     }
     if (entry.struct_size as usize) < size_of::<Entry>() {
         return Err(format!("its entry has {} bytes, {} are needed", entry.struct_size, size_of::<Entry>()));
@@ -148,11 +212,20 @@ fn same_engines(plugin: &PluginV1, manifest: &Manifest) -> Result<(), String> {
 ///
 /// # Safety
 /// `T` must be the type of the id, beginning with `struct_size: u32`.
-unsafe fn table<T>(entry: &Entry, id: &'static str) -> Result<&'static T, &'static str> {
+unsafe fn table<T>(entry: &Entry, id: &'static str) -> Result<&'static T, String> {
     // SAFETY: the id is text for the call; tables live as long as the library, for ever.
-    unsafe {
-        let table = (entry.get_extension)(Str::new(id.as_bytes())).cast::<T>();
-        let large_enough = !table.is_null() && *table.cast::<u32>() as usize >= size_of::<T>();
-        if large_enough { Ok(&*table) } else { Err(id) }
+    let table = unsafe { (entry.get_extension)(Str::new(id.as_bytes())) }.cast::<T>();
+    if table.is_null() {
+        return Err(format!("has no table {id}"));
     }
+    // SAFETY: as above; every table begins with its size.
+    let size = unsafe { *table.cast::<u32>() } as usize;
+    if size < size_of::<T>() {
+        return Err(format!(
+            "its table {id} has {size} bytes, {} are needed; rebuild it for this host",
+            size_of::<T>()
+        ));
+    }
+    // SAFETY: as above, and it is as large as the type.
+    Ok(unsafe { &*table })
 }

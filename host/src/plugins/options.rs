@@ -25,7 +25,16 @@ pub fn check(
     }
     for (key, spec) in specs {
         if let (false, Some(default)) = (options.contains_key(key), &spec.default) {
-            options.insert(key.clone(), json_text(default));
+            match convert(spec, &json_text(default)) {
+                Ok(value) => {
+                    options.insert(key.clone(), value);
+                }
+                Err(problem) => {
+                    problems.push(format!(
+                        "the manifest of {plugin} is wrong: the default of {key} is not valid: {problem}"
+                    ));
+                }
+            }
         }
     }
     if problems.is_empty() { Ok(options) } else { Err(problems) }
@@ -133,6 +142,15 @@ mod tests {
             check("p", &specs(), &given(&[("cb", "on".into()), ("device", "GPU".into())])).expect("valid");
         let expected = [("cb", "true"), ("device", "GPU"), ("slots", "16")];
         assert_eq!(options.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_default_must_fit_its_own_type() {
+        let specs: BTreeMap<String, Spec> =
+            serde_json::from_str(r#"{"n":{"type":"integer","default":"fast"}}"#).expect("valid");
+        let problems = check("p", &specs, &BTreeMap::new()).expect_err("a wrong default");
+        assert!(problems[0].contains("the default of n is not valid"), "{problems:?}");
+        check("p", &specs, &given(&[("n", 3.into())])).expect("the default is not used");
     }
 
     #[test]

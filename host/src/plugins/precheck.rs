@@ -12,8 +12,8 @@ use crate::telemetry::labels::LoadStage;
 /// No plugin file is near this; it bounds what a scan reads into memory.
 const MAX_FILE: u64 = 1 << 30;
 
-/// Reads and checks the file at `path`.
-pub fn check(path: &Path) -> Result<Elf, LoadError> {
+/// Reads and checks the file at `path`; answers its parts and its bytes.
+pub fn check(path: &Path) -> Result<(Elf, Vec<u8>), LoadError> {
     let fault = |message: String| LoadError::file(path, LoadStage::Precheck, message);
     let meta = path.metadata().map_err(|e| fault(format!("cannot be read: {e}")))?;
     if !meta.is_file() {
@@ -31,7 +31,8 @@ pub fn check(path: &Path) -> Result<Elf, LoadError> {
     if bytes.is_empty() {
         return Err(fault("is empty".into()));
     }
-    elf::read(&bytes, SECTION).map_err(fault)
+    let elf = elf::read(&bytes, SECTION).map_err(fault)?;
+    Ok((elf, bytes))
 }
 
 /// A file that other users may write is not loaded: it could become anything between check and use.

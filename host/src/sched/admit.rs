@@ -66,6 +66,11 @@ impl Gate {
         }
     }
 
+    /// A slot that is free now, outside the queue and uncounted: for requests of the host's own.
+    pub fn at_once(&self) -> Option<Permit> {
+        Arc::clone(&self.slots).try_acquire_owned().ok().map(Permit)
+    }
+
     /// No slot from now on; those who wait are told.
     pub fn close(&self) {
         self.slots.close();

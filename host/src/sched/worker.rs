@@ -29,12 +29,15 @@ const IDLE_WAIT: Duration = Duration::from_secs(5);
 /// One engine instance.
 pub struct Worker {
     id: String,
+    served: String,
     handle: EngineHandle,
     gate: Gate,
     metrics: Arc<Metrics>,
     model: ModelMetrics,
     own: WorkerMetrics,
     next_task: AtomicU64,
+    /// Pieces taken from the engine.
+    pieces: AtomicU64,
     inner: Mutex<Inner>,
     /// The engine should return at once and the thread end.
     closing: AtomicBool,
@@ -72,14 +75,17 @@ impl Worker {
         gate: Gate,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Arc<Worker>> {
-        let (own, model) = (metrics.worker(model, &id), metrics.model(model));
+        let (own, served) = (metrics.worker(model, &id), model.to_owned());
+        let model = metrics.model(model);
         let worker = Arc::new(Worker {
+            served,
             handle,
             gate,
             model,
             own,
             metrics,
             next_task: AtomicU64::new(1),
+            pieces: AtomicU64::new(0),
             inner: Mutex::default(),
             closing: AtomicBool::new(false),
             ended: Condvar::new(),
@@ -139,6 +145,29 @@ impl Worker {
         };
         self.own.kv_usage.set(usage);
         self.own.tokens_cached.set(load.tokens_cached as f64);
+    }
+
+    /// Whether it has tasks.
+    pub fn is_busy(&self) -> bool {
+        let inner = self.inner.lock();
+        !inner.tasks.is_empty() || !inner.mailbox.is_empty()
+    }
+
+    /// A number that grows while the engine does something: pieces and heartbeats.
+    pub fn progress(&self) -> u64 {
+        self.pieces.load(Ordering::Relaxed).wrapping_add(self.handle.link().heartbeats())
+    }
+
+    /// Gives the engine up: its tasks fail, and its thread ends when the engine lets it.
+    pub fn give_up_on(&self, reason: &str) {
+        self.closing.store(true, Ordering::Release);
+        self.fail_all(reason, &|| End::Error(Failure::fault("stalled", reason)));
+        self.handle.link().wake();
+    }
+
+    /// Ends its series on `/metrics`; called once it is closed.
+    pub fn forget_metrics(&self) {
+        self.metrics.forget_worker(&self.served, &self.id);
     }
 
     /// Hands a generation to the engine's thread. What comes of it comes through the flight.
@@ -275,6 +304,7 @@ struct Reception<'a> {
 impl Receiver for Reception<'_> {
     fn piece(&mut self, task: u64, piece: Piece<'_>) {
         let worker = self.worker;
+        worker.pieces.fetch_add(1, Ordering::Relaxed);
         let finishes = piece.finish.is_some();
         let flight = {
             let mut inner = worker.inner.lock();

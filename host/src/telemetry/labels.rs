@@ -101,5 +101,19 @@ label! {
         Build = "build",
         /// Warming the engine up.
         Warmup = "warmup",
+        /// Its first answer.
+        Canary = "canary",
+    }
+}
+
+label! {
+    /// Why an engine was replaced.
+    Restart {
+        /// It failed.
+        Failed = "failed",
+        /// It made no progress.
+        Stalled = "stalled",
+        /// A newer plugin took over.
+        Upgraded = "upgraded",
     }
 }

@@ -6,7 +6,7 @@ use prometheus::{
     Opts, Registry, TextEncoder,
 };
 
-use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason};
+use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason, Restart};
 use super::names::{self, Family};
 
 /// All metrics of one host.
@@ -33,6 +33,7 @@ pub struct Metrics {
     tokens_cached: GaugeVec,
     worker_up: GaugeVec,
     steps: IntCounterVec,
+    restarts: IntCounterVec,
     /// Admitted generations whose response has not ended.
     pub inflight: IntGauge,
     /// Requests that wait for a slot.
@@ -126,6 +127,7 @@ impl Metrics {
             tokens_cached: gauges(r, &names::ENGINE_TOKENS_CACHED),
             worker_up: gauges(r, &names::WORKER_UP),
             steps: counters(r, &names::ENGINE_STEPS),
+            restarts: counters(r, &names::WORKER_RESTARTS),
             inflight: int_gauge(r, &names::INFLIGHT),
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
@@ -162,6 +164,9 @@ impl Metrics {
     /// The children of a served model, all at zero from now on.
     pub fn model(&self, model: &str) -> ModelMetrics {
         let l = &[model];
+        for reason in Restart::ALL {
+            self.restarts.with_label_values(&[model, reason.name()]).inc_by(0);
+        }
         let duration =
             FinishReason::ALL.iter().map(|v| self.duration.with_label_values(&[model, v.name()])).collect();
         ModelMetrics {
@@ -187,6 +192,28 @@ impl Metrics {
             up: self.worker_up.with_label_values(l),
             steps: self.steps.with_label_values(l),
         }
+    }
+
+    /// Books that an engine of the model is being replaced.
+    pub fn restart(&self, model: &str, reason: Restart) {
+        self.restarts.with_label_values(&[model, reason.name()]).inc();
+    }
+
+    /// Ends the series of a worker that is gone.
+    pub fn forget_worker(&self, model: &str, worker: &str) {
+        let l = &[model, worker];
+        for gauges in [
+            &self.running,
+            &self.waiting,
+            &self.kv_total,
+            &self.kv_usage,
+            &self.tokens_cached,
+            &self.worker_up,
+        ] {
+            // Absent is what is wanted.
+            drop(gauges.remove_label_values(l));
+        }
+        drop(self.steps.remove_label_values(l));
     }
 
     /// Books how long a worker took to come up, in seconds.

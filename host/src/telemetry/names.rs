@@ -118,6 +118,8 @@ families! {
         "1 while the worker takes requests, 0 while it loads or after it failed.";
     ENGINE_STEPS: Own Counter "cascadia_engine_steps_total" ["model", "worker"] &[],
         "Calls of the engine's step function.";
+    WORKER_RESTARTS: Own Counter "cascadia_worker_restarts_total" ["model", "reason"] &[],
+        "Engines that were replaced: after a failure, a stall, or by a newer plugin.";
     PLUGIN_LOAD_ERRORS: Own Counter "cascadia_plugin_load_errors_total" ["stage"] &[],
         "Plugins that could not be brought up, by the stage that failed.";
     PLUGIN_PROTOCOL: Own Counter "cascadia_plugin_protocol_errors_total" ["kind"] &[],

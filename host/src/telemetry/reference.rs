@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason};
+use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason, Restart};
 use super::names::{ALL, Family, Origin, Type};
 
 /// The whole document.
@@ -28,6 +28,7 @@ pub fn markdown() -> String {
         ("kind (transport)", list(FrameKind::ALL.iter().map(|v| v.name()))),
         ("kind (plugin protocol)", list(Protocol::ALL.iter().map(|v| v.name()))),
         ("stage", list(LoadStage::ALL.iter().map(|v| v.name()))),
+        ("reason (restarts)", list(Restart::ALL.iter().map(|v| v.name()))),
     ] {
         writeln!(out, "| {label} | {values} |").unwrap_or_default();
     }

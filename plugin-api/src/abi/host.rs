@@ -29,8 +29,8 @@ table! {
         flags: u32,
         /// The most detailed level that is on: an aligned word the host may change at any time; read it atomically.
         level: *const u32,
-        /// Writes a line. `target` is the part of the plugin; `fields` are [`super::prim::Kv`]s.
-        log: unsafe extern "C" fn(level: u32, target: Str, message: Str, fields: Array),
+        /// Writes a line. `plugin` is the writer's id, `target` a part of it; `fields` are [`super::prim::Kv`]s.
+        log: unsafe extern "C" fn(level: u32, plugin: Str, target: Str, message: Str, fields: Array),
     }
 }
 
@@ -39,11 +39,11 @@ unsafe impl Sync for LogV1 {}
 // SAFETY: as above.
 unsafe impl Send for LogV1 {}
 
-/// [`MetricsV1::register`]: only grows.
+/// [`MetricsV1::series`]: only grows.
 pub const METRIC_COUNTER: u32 = 1;
-/// [`MetricsV1::register`]: goes up and down.
+/// [`MetricsV1::series`]: goes up and down.
 pub const METRIC_GAUGE: u32 = 2;
-/// [`MetricsV1::register`]: a distribution.
+/// [`MetricsV1::series`]: a distribution.
 pub const METRIC_HISTOGRAM: u32 = 3;
 
 table! {
@@ -55,7 +55,7 @@ table! {
         flags: u32,
         /// A handle for the series, 0 on failure. `labels` are [`super::prim::Kv`]s, `buckets` are `f64` upper bounds.
         /// The same name and labels give the same handle.
-        register: unsafe extern "C" fn(worker: *mut c_void, kind: u32, name: Str, help: Str, labels: Array, buckets: Array, err: ErrOut) -> u64,
+        series: unsafe extern "C" fn(worker: *mut c_void, kind: u32, name: Str, help: Str, labels: Array, buckets: Array, err: ErrOut) -> u64,
         /// Adds to a counter or gauge; a negative value on a counter is ignored.
         add: unsafe extern "C" fn(handle: u64, value: f64),
         /// Sets a gauge.

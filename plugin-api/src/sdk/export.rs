@@ -21,9 +21,9 @@ const fn size<T>() -> u32 {
 ///
 /// # Safety
 /// As [`abi::entry::Entry::init`].
-pub unsafe extern "C" fn init(host: *const HostV1, err: ErrOut) -> u32 {
+pub unsafe fn init(plugin: &'static str, host: *const HostV1, err: ErrOut) -> u32 {
     // SAFETY: the host's promise.
-    guard(Some(err), || unsafe { super::host::init(host) })
+    guard(Some(err), || unsafe { super::host::init(plugin, host) })
 }
 
 /// `get_extension` of the entry.
@@ -335,6 +335,14 @@ macro_rules! export_plugin {
             #[unsafe(link_section = ".cascadia.manifest")]
             static MANIFEST: [u8; $crate::manifest::len(&PARTS)] = $crate::manifest::join(&PARTS);
 
+            unsafe extern "C" fn init(
+                host: *const $crate::abi::entry::HostV1,
+                err: $crate::abi::prim::ErrOut,
+            ) -> u32 {
+                // SAFETY: passed on to the host.
+                unsafe { $crate::sdk::export::init($id, host, err) }
+            }
+
             #[unsafe(no_mangle)]
             #[allow(non_upper_case_globals)]
             pub static cascadia_entry: $crate::abi::entry::Entry = $crate::abi::entry::Entry {
@@ -343,7 +351,7 @@ macro_rules! export_plugin {
                 abi_major: $crate::abi::entry::ABI_MAJOR,
                 abi_minor: $crate::abi::entry::ABI_MINOR,
                 flags: 0,
-                init: $crate::sdk::export::init,
+                init,
                 get_extension: $crate::sdk::export::get_extension::<$plugin>,
             };
         };

@@ -14,6 +14,7 @@ use crate::abi::ids;
 use crate::abi::prim::{Array, ErrOut, Kv, Str};
 
 struct Services {
+    plugin: &'static str,
     log: Option<&'static wire::LogV1>,
     metrics: Option<&'static wire::MetricsV1>,
     clock: Option<&'static wire::ClockV1>,
@@ -29,7 +30,7 @@ static SERVICES: OnceLock<Services> = OnceLock::new();
 ///
 /// # Safety
 /// `host` must be valid for ever, as `init` promises.
-pub(super) unsafe fn init(host: *const HostV1) -> Result<()> {
+pub(super) unsafe fn init(plugin: &'static str, host: *const HostV1) -> Result<()> {
     // SAFETY: the caller vouches for the pointer; null is tried.
     let host = unsafe { host.as_ref() }.ok_or_else(|| Error::config("the host passed no table"))?;
     /// # Safety
@@ -41,6 +42,7 @@ pub(super) unsafe fn init(host: *const HostV1) -> Result<()> {
     // SAFETY: each id names the type beside it.
     let services = unsafe {
         Services {
+            plugin,
             log: find(host, ids::HOST_LOG),
             metrics: find(host, ids::HOST_METRICS),
             clock: find(host, ids::HOST_CLOCK),
@@ -82,12 +84,15 @@ pub fn log(level: Level, target: &str, message: &str, fields: &[(&str, &str)]) {
     if !log_enabled(level) {
         return;
     }
-    let Some(table) = SERVICES.get().and_then(|s| s.log) else { return };
+    let Some(services) = SERVICES.get() else { return };
+    let Some(table) = services.log else { return };
+    let plugin = Str::new(services.plugin.as_bytes());
     let fields = kvs(fields);
     // SAFETY: the views live through the call.
     unsafe {
         (table.log)(
             level as u32,
+            plugin,
             Str::new(target.as_bytes()),
             Str::new(message.as_bytes()),
             Array::new(&fields),
@@ -163,7 +168,7 @@ impl Worker {
         let mut failed = None;
         // SAFETY: the views live through the call; the worker is the host's own pointer.
         let handle = unsafe {
-            (table.register)(
+            (table.series)(
                 self.0,
                 kind,
                 Str::new(name.as_bytes()),

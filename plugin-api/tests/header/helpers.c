@@ -8,7 +8,8 @@ static void set(void *ctx, uint32_t code, cascadia_str message, cascadia_str det
 }
 static uint32_t calls;
 static const cascadia_str KEY = CASCADIA_STR_INIT("key");
-static void write_line(uint32_t level, cascadia_str target, cascadia_str message, cascadia_array fields) {
+static void write_line(uint32_t level, cascadia_str plugin, cascadia_str target, cascadia_str message, cascadia_array fields) {
+    (void)plugin;
     (void)target; (void)message; (void)fields;
     calls += level;
 }
@@ -36,9 +37,9 @@ int main(void) {
     printf("%u\n", (unsigned)cascadia_fail_with(err, CASCADIA_CODE_QUEUE_FULL, "full", "{}"));
     printf("%d %d\n", cascadia_service(&host, "small", 8) == &small,
            cascadia_service(&host, "small", sizeof small) == NULL && cascadia_service(&host, "none", 4) == NULL);
-    cascadia_log(&log, CASCADIA_LEVEL_INFO, "t", "m");
-    cascadia_log(&log, CASCADIA_LEVEL_DEBUG, "t", "m");
-    cascadia_log(NULL, CASCADIA_LEVEL_ERROR, "t", "m");
+    cascadia_log(&log, CASCADIA_LEVEL_INFO, "p", "t", "m");
+    cascadia_log(&log, CASCADIA_LEVEL_DEBUG, "p", "t", "m");
+    cascadia_log(NULL, CASCADIA_LEVEL_ERROR, "p", "t", "m");
     cascadia_beat(&beats);
     printf("%u %u\n", (unsigned)calls, (unsigned)beats);
     return 0;

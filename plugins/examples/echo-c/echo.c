@@ -264,7 +264,7 @@ static uint32_t build(void *self, void **out, cascadia_err_out err) {
     if (*builder == NULL) return cascadia_fail(err, CASCADIA_CODE_CLOSED, "the builder is used up");
     *out = *builder;
     *builder = NULL;
-    cascadia_log(host_log, CASCADIA_LEVEL_INFO, "echo", "an echo engine was built");
+    cascadia_log(host_log, CASCADIA_LEVEL_INFO, "echo-c", "echo", "an echo engine was built");
     return CASCADIA_CODE_OK;
 }
 

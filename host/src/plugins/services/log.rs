@@ -35,10 +35,10 @@ pub(super) fn table() -> &'static LogV1 {
 /// Longest line that is kept; what a plugin says is not unbounded.
 const MAX_LINE: usize = 8 * 1024;
 
-unsafe extern "C" fn write(level: u32, target: Str, message: Str, fields: Array) {
+unsafe extern "C" fn write(level: u32, plugin: Str, target: Str, message: Str, fields: Array) {
     guarded("log", (), || {
         // SAFETY: the plugin lends the texts and the fields for the call.
-        let (part, mut line) = unsafe { (target.text(), message.text().into_owned()) };
+        let (plugin, part, mut line) = unsafe { (plugin.text(), target.text(), message.text().into_owned()) };
         // SAFETY: as above; a zero Kv is two empty texts.
         for kv in unsafe { fields.iter::<Kv>() }.take(64) {
             // SAFETY: as above.
@@ -51,11 +51,11 @@ unsafe extern "C" fn write(level: u32, target: Str, message: Str, fields: Array)
         // A newline would let a plugin write lines that look like the host's.
         let line = line.replace(['\n', '\r'], " ");
         match level {
-            level::ERROR => tracing::error!(target: "plugin", part = %part, "{line}"),
-            level::WARN => tracing::warn!(target: "plugin", part = %part, "{line}"),
-            level::INFO => tracing::info!(target: "plugin", part = %part, "{line}"),
-            level::DEBUG => tracing::debug!(target: "plugin", part = %part, "{line}"),
-            _ => tracing::trace!(target: "plugin", part = %part, "{line}"),
+            level::ERROR => tracing::error!(target: "plugin", plugin = %plugin, part = %part, "{line}"),
+            level::WARN => tracing::warn!(target: "plugin", plugin = %plugin, part = %part, "{line}"),
+            level::INFO => tracing::info!(target: "plugin", plugin = %plugin, part = %part, "{line}"),
+            level::DEBUG => tracing::debug!(target: "plugin", plugin = %plugin, part = %part, "{line}"),
+            _ => tracing::trace!(target: "plugin", plugin = %plugin, part = %part, "{line}"),
         }
     });
 }

@@ -11,9 +11,9 @@ use crate::plugins::link::Link;
 use crate::telemetry::plugin_metrics::Kind;
 
 pub(super) static TABLE: MetricsV1 =
-    MetricsV1 { struct_size: size_of::<MetricsV1>() as u32, flags: 0, register, add, set, observe };
+    MetricsV1 { struct_size: size_of::<MetricsV1>() as u32, flags: 0, series, add, set, observe };
 
-unsafe extern "C" fn register(
+unsafe extern "C" fn series(
     worker: *mut c_void,
     kind: u32,
     name: Str,

@@ -1,0 +1,75 @@
+//! What is served, kept alive: builds engines, builds failed ones anew, and follows the plugin folders while it runs.
+//!
+//! One thread owns all of it and takes decisions; engines are built on threads of their own and come back as messages.
+//! What must hold: a model that serves goes on serving until its successor has answered a canary; what is replaced or
+//! removed drains first; nothing of a plugin is ever unloaded.
+
+pub mod catalog;
+pub mod choose;
+mod keeper;
+mod raise;
+mod slot;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use crate::config::Config;
+use crate::models::Models;
+use crate::telemetry::metrics::Metrics;
+use choose::Chosen;
+use keeper::{Keeper, Message};
+
+/// The handle of a running fleet.
+pub struct Fleet {
+    inbox: SyncSender<Message>,
+    give_up: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// What the fleet works with.
+#[derive(Clone)]
+pub struct Ground {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Where models that are up are published.
+    pub models: Arc<Models>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Fleet {
+    /// Starts it with what was chosen. The answer to `settled` comes once every model is up or has failed: an error when
+    /// there are models, none came up, and no folder may still bring one.
+    pub fn start(
+        ground: Ground,
+        chosen: Chosen,
+        settled: tokio::sync::oneshot::Sender<Result<(), String>>,
+    ) -> std::io::Result<Fleet> {
+        // Messages are few and short; a full channel makes the sender wait for the keeper, which never waits for it.
+        let (inbox, messages) = sync_channel(256);
+        let give_up = Arc::new(AtomicBool::new(false));
+        let dirs: Vec<PathBuf> = ground.config.plugins.dirs.clone();
+        let mut keeper = Keeper::new(ground, chosen, inbox.clone(), Arc::clone(&give_up), settled);
+        let changed = inbox.clone();
+        let thread = std::thread::Builder::new().name("fleet".to_owned()).spawn(move || {
+            // Kept for as long as the thread runs; a folder that cannot be watched is looked at now and then.
+            let _watch = watch::folders(&dirs, move || drop(changed.try_send(Message::Changed)));
+            keeper.run(&messages);
+        })?;
+        Ok(Fleet { inbox, give_up, thread: Some(thread) })
+    }
+
+    /// Stops building and replacing; what serves is left to its owner. Waits for the thread, not for builds.
+    pub fn stop(mut self) {
+        self.give_up.store(true, Ordering::Relaxed);
+        if self.inbox.send(Message::Stop).is_ok()
+            && let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the fleet's thread panicked");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The files of the plugin folders, and what changed among them since the last look.
+//!
+//! A file counts once it has been quiet: the same size and time at two looks half a second apart. So a copy that is still
+//! being written is left alone.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a file must not change before it is read.
+pub const QUIET: Duration = Duration::from_millis(500);
+
+/// What tells one content of a path from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+#[derive(Debug)]
+struct Seen {
+    stamp: Stamp,
+    since: Instant,
+    /// It was reported in this state.
+    told: bool,
+}
+
+/// A change of a file that has become quiet.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change {
+    /// New, or of new content.
+    Came(PathBuf),
+    /// It was reported and is gone.
+    Went(PathBuf),
+}
+
+/// The files of some folders.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    dirs: Vec<PathBuf>,
+    files: BTreeMap<PathBuf, Seen>,
+}
+
+impl Catalog {
+    /// The folders' files; those there now count as reported when they are in `known`.
+    pub fn new(dirs: Vec<PathBuf>, known: &[PathBuf], now: Instant) -> Catalog {
+        let mut catalog = Catalog { dirs, files: BTreeMap::new() };
+        for (path, stamp) in catalog.scan() {
+            let told = known.contains(&path);
+            catalog.files.insert(path, Seen { stamp, since: now, told });
+        }
+        catalog
+    }
+
+    /// Looks again; answers what has become quiet since.
+    pub fn look(&mut self, now: Instant) -> Vec<Change> {
+        let found = self.scan();
+        let mut changes = Vec::new();
+        self.files.retain(|path, seen| {
+            let there = found.contains_key(path);
+            if !there && seen.told {
+                changes.push(Change::Went(path.clone()));
+            }
+            there
+        });
+        for (path, stamp) in found {
+            let seen = self.files.entry(path.clone()).or_insert(Seen { stamp, since: now, told: false });
+            if seen.stamp != stamp {
+                *seen = Seen { stamp, since: now, told: false };
+            } else if !seen.told && now.saturating_duration_since(seen.since) >= QUIET {
+                seen.told = true;
+                changes.push(Change::Came(path));
+            }
+        }
+        changes
+    }
+
+    /// Whether a file has not been quiet long enough.
+    pub fn is_restless(&self) -> bool {
+        self.files.values().any(|seen| !seen.told)
+    }
+
+    fn scan(&self) -> BTreeMap<PathBuf, Stamp> {
+        let mut found = BTreeMap::new();
+        for dir in &self.dirs {
+            for path in list(dir) {
+                if path.is_dir() {
+                    // A bundle: one folder with a plugin and what it needs.
+                    for inner in list(&path) {
+                        keep(inner, &mut found);
+                    }
+                } else {
+                    keep(path, &mut found);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn list(dir: &Path) -> Vec<PathBuf> {
+    dir.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+fn keep(path: PathBuf, found: &mut BTreeMap<PathBuf, Stamp>) {
+    let is_library =
+        path.file_name().and_then(|n| n.to_str()).is_some_and(crate::plugins::find::is_library_name);
+    let Some(meta) = path.metadata().ok().filter(|m| is_library && m.is_file()) else { return };
+    let Ok(path) = path.canonicalize() else { return };
+    let stamp = Stamp { inode: meta.ino(), size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) };
+    found.insert(path, stamp);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("cascadia-catalog-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(dir.join("bundle")).expect("a folder");
+        dir.canonicalize().expect("a path")
+    }
+
+    #[test]
+    fn a_file_is_told_once_quiet_again_when_changed_and_when_gone() {
+        let dir = folder("quiet");
+        let start = Instant::now();
+        let mut catalog = Catalog::new(vec![dir.clone()], &[], start);
+        let file = dir.join("bundle/libx.so");
+        std::fs::write(&file, "a").expect("written");
+        std::fs::write(dir.join("notes.txt"), "a").expect("written");
+        assert_eq!(catalog.look(start), []);
+        assert!(catalog.is_restless());
+        std::fs::write(&file, "more").expect("written");
+        assert_eq!(catalog.look(start + QUIET), [], "it changed since the first look");
+        assert_eq!(catalog.look(start + QUIET * 2), [Change::Came(file.clone())]);
+        assert_eq!(catalog.look(start + QUIET * 3), []);
+        assert!(!catalog.is_restless());
+        std::fs::remove_file(&file).expect("removed");
+        assert_eq!(catalog.look(start + QUIET * 4), [Change::Went(file)]);
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+
+    #[test]
+    fn what_was_known_at_the_start_is_not_told_again() {
+        let dir = folder("known");
+        let file = dir.join("liby.so");
+        std::fs::write(&file, "a").expect("written");
+        let start = Instant::now();
+        let mut catalog = Catalog::new(vec![dir.clone()], &[file], start);
+        assert_eq!(catalog.look(start + QUIET * 2), []);
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+}

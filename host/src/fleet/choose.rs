@@ -1,0 +1,267 @@
+//! Which plugins serve which models with which options: decided from files, manifests and configuration, before any
+//! plugin's code runs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::config::Config;
+use crate::config::schema::Model;
+use crate::plugins::load::{self, Candidate};
+use crate::plugins::manifest::Manifest;
+use crate::plugins::{find, options};
+use crate::telemetry::labels::LoadStage;
+use crate::telemetry::metrics::Metrics;
+
+/// Why nothing can be served this way.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// One line.
+    pub message: String,
+    /// The way the host was called is at fault.
+    pub usage: bool,
+}
+
+fn usage(message: impl Into<String>) -> Fault {
+    Fault { message: message.into(), usage: true }
+}
+
+/// A model and the engine that will serve it.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The served name.
+    pub(super) name: String,
+    /// File or folder.
+    pub(super) path: Option<PathBuf>,
+    /// Id of the plugin.
+    pub(super) plugin: String,
+    /// Engine within it.
+    pub(super) engine: String,
+    /// Options, checked and completed.
+    pub(super) options: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+impl Job {
+    pub(super) fn for_test(name: &str) -> Job {
+        let options = BTreeMap::new();
+        Job { name: name.to_owned(), path: None, plugin: "p".to_owned(), engine: "e".to_owned(), options }
+    }
+}
+
+/// Everything that was decided at the start.
+pub struct Chosen {
+    /// Plugins, checked and not opened.
+    pub(super) plugins: Vec<Candidate>,
+    /// What to serve.
+    pub(super) jobs: Vec<Job>,
+    /// Models whose engine may still be dropped into a folder.
+    pub(super) waiting: Vec<Model>,
+}
+
+impl Chosen {
+    /// Variables that the plugins need before the process has threads.
+    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.plugins.iter().flat_map(|p| p.manifest.about.env.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+    }
+}
+
+/// Finds and checks the plugins, and gives each model an engine.
+pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<Chosen, Fault> {
+    let plugins = candidates(config, executable, metrics)?;
+    let hot = !config.plugins.dirs.is_empty();
+    if plugins.is_empty() && !hot {
+        return Err(usage("no plugin to serve with; name one with --plugin or a folder with --plugin-dir"));
+    }
+    let manifests: Vec<&Manifest> = plugins.iter().map(|p| &p.manifest).collect();
+    let unknown: Vec<_> =
+        config.plugin.keys().filter(|id| !manifests.iter().any(|m| m.id == **id)).cloned().collect();
+    if !unknown.is_empty() && !hot {
+        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
+        return Err(usage(format!(
+            "options are given for {}, which is not loaded; loaded: {}",
+            unknown.join(", "),
+            loaded.join(", ")
+        )));
+    }
+    let mut wanted = config.model.clone();
+    for plugin in &plugins {
+        wanted.extend(beside(&plugin.path).map_err(usage)?);
+    }
+    if wanted.is_empty() && !plugins.is_empty() {
+        wanted.push(Model { name: None, path: None, engine: None, device: None });
+    }
+    let (mut jobs, mut waiting): (Vec<Job>, Vec<Model>) = (Vec::new(), Vec::new());
+    for model in wanted {
+        match job(&model, &manifests, config, metrics) {
+            Ok(job) if jobs.iter().any(|j| j.name == job.name) => {
+                return Err(usage(format!("two models are named {}; give one --model NAME=PATH", job.name)));
+            }
+            Ok(job) => jobs.push(job),
+            Err(Misfit::NoEngine(_)) if hot => waiting.push(model),
+            Err(Misfit::NoEngine(message) | Misfit::Wrong(message)) => return Err(usage(message)),
+        }
+    }
+    Ok(Chosen { plugins, jobs, waiting })
+}
+
+/// What a `plugin.toml` beside a plugin says.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Beside {
+    model: Vec<Model>,
+}
+
+/// The models named by the `plugin.toml` beside a plugin's file; none without one.
+pub(super) fn beside(plugin: &Path) -> Result<Vec<Model>, String> {
+    let path = plugin.with_file_name("plugin.toml");
+    match std::fs::read_to_string(&path) {
+        Err(_) => Ok(Vec::new()),
+        Ok(text) => match toml::from_str::<Beside>(&text) {
+            Ok(beside) => Ok(beside.model),
+            Err(e) => Err(format!("{}: {}", path.display(), e.to_string().trim().replace('\n', " "))),
+        },
+    }
+}
+
+/// A named plugin must be sound; one that only lies in a folder is reported and passed over.
+fn candidates(config: &Config, executable: &Path, metrics: &Metrics) -> Result<Vec<Candidate>, Fault> {
+    let mut found: Vec<Candidate> = Vec::new();
+    for name in &config.plugins.load {
+        let path = find::one(name, &config.plugins.dirs, executable);
+        let candidate = path.and_then(|path| load::inspect(&path)).map_err(|error| {
+            metrics.load_error(error.stage);
+            Fault { message: error.to_string(), usage: false }
+        })?;
+        match found.iter().find(|c| c.manifest.id == candidate.manifest.id) {
+            Some(other) if other.path == candidate.path => {}
+            Some(other) => {
+                return Err(usage(format!(
+                    "plugin {} is there twice: {} and {}; keep one",
+                    other.manifest.id,
+                    other.path.display(),
+                    candidate.path.display()
+                )));
+            }
+            None => found.push(candidate),
+        }
+    }
+    let named = found.len();
+    for dir in &config.plugins.dirs {
+        for path in find::all(dir).map_err(|error| usage(error.to_string()))? {
+            let Some(candidate) = look_at(&path, metrics) else { continue };
+            match found.iter().position(|c| c.manifest.id == candidate.manifest.id) {
+                None => found.push(candidate),
+                // What was named stays; of those that only lie there the newest version is taken.
+                Some(at)
+                    if at >= named && newer(&candidate.manifest.version, &found[at].manifest.version) =>
+                {
+                    found[at] = candidate;
+                }
+                Some(at) => {
+                    tracing::info!(kept = %found[at].path.display(), "passed over: {} is there twice", candidate.manifest.id)
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a file of a plugin folder; what is wrong with it is counted and logged here.
+pub(super) fn look_at(path: &Path, metrics: &Metrics) -> Option<Candidate> {
+    match load::inspect(path) {
+        Ok(candidate) => Some(candidate),
+        Err(error) if error.no_plugin => {
+            tracing::debug!("passed over: {error}");
+            None
+        }
+        Err(error) => {
+            metrics.load_error(error.stage);
+            tracing::warn!(stage = error.stage.name(), "{error}");
+            None
+        }
+    }
+}
+
+/// Whether version `a` comes after `b`: number by number, the rest as text.
+pub(super) fn newer(a: &str, b: &str) -> bool {
+    let parts = |v: &str| -> Vec<(u64, String)> {
+        v.split(['.', '-', '+']).map(|p| (p.parse().unwrap_or(0), p.to_owned())).collect()
+    };
+    parts(a) > parts(b)
+}
+
+/// Why a model has no job.
+#[derive(Debug)]
+pub(super) enum Misfit {
+    /// No plugin brings its engine.
+    NoEngine(String),
+    /// What is asked for is wrong.
+    Wrong(String),
+}
+
+/// Gives a model an engine of one of these plugins.
+pub(super) fn job(
+    model: &Model,
+    plugins: &[&Manifest],
+    config: &Config,
+    metrics: &Metrics,
+) -> Result<Job, Misfit> {
+    let (manifest, engine) = engine_for(model, plugins)?;
+    let mut given = config.plugin.get(&manifest.id).cloned().unwrap_or_default();
+    if let Some(device) = &model.device {
+        given.insert("device".to_owned(), device.as_str().into());
+    }
+    let options = options::check(&manifest.id, &manifest.about.options, &given).map_err(|problems| {
+        metrics.load_error(LoadStage::Options);
+        Misfit::Wrong(problems.join("; "))
+    })?;
+    let from_path = model.path.as_deref().and_then(|p| {
+        let stem = if p.is_dir() { p.file_name() } else { p.file_stem() };
+        stem.map(|s| s.to_string_lossy().into_owned())
+    });
+    let name = model.name.clone().or(from_path).unwrap_or_else(|| engine.clone());
+    Ok(Job { name, path: model.path.clone(), plugin: manifest.id.clone(), engine, options })
+}
+
+/// The engine that a model names, or the only one there is.
+fn engine_for<'a>(model: &Model, plugins: &[&'a Manifest]) -> Result<(&'a Manifest, String), Misfit> {
+    let all: Vec<(&Manifest, &str)> =
+        plugins.iter().flat_map(|m| m.about.engines.iter().map(move |e| (*m, e.name.as_str()))).collect();
+    let names = || all.iter().map(|(m, e)| format!("{}/{e}", m.id)).collect::<Vec<_>>().join(", ");
+    let fits = |(m, engine): &&(&Manifest, &str)| match &model.engine {
+        None => true,
+        Some(asked) => *asked == m.id || asked == engine || *asked == format!("{}/{engine}", m.id),
+    };
+    let mut fitting = all.iter().filter(fits);
+    match (fitting.next(), fitting.next(), &model.engine) {
+        (Some((manifest, engine)), None, _) => Ok((manifest, (*engine).to_owned())),
+        (Some(_), Some(_), None) => Err(Misfit::Wrong(format!(
+            "there are several engines: {}; choose with --engine or --model NAME=PATH,engine=ID",
+            names()
+        ))),
+        (Some(_), Some(_), Some(asked)) => {
+            Err(Misfit::Wrong(format!("engine {asked} could be several of {}; write PLUGIN/ENGINE", names())))
+        }
+        (None, _, Some(asked)) => {
+            Err(Misfit::NoEngine(format!("there is no engine {asked}; there is {}", names())))
+        }
+        (None, ..) => Err(Misfit::NoEngine("the plugins have no engine".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn versions_are_compared_by_number() {
+        for (a, b, expected) in [
+            ("0.10.0", "0.9.9", true),
+            ("1.0.0", "1.0.0", false),
+            ("0.1.0", "0.1.1", false),
+            ("2", "1.9", true),
+        ] {
+            assert_eq!(super::newer(a, b), expected, "{a} against {b}");
+        }
+    }
+}

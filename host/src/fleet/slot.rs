@@ -1,0 +1,100 @@
+//! One model to serve, and where its engine stands. Pure: the keeper passes the time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::choose::Job;
+use crate::models::Model;
+
+/// Failures within [`WINDOW`] after which the engine is left alone for [`PAUSE`].
+const TOO_MANY: usize = 5;
+const WINDOW: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(300);
+/// First and longest wait before an engine is built anew.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Where an engine stands.
+pub(super) enum Phase {
+    /// No plugin brings its engine.
+    Waiting,
+    /// It is being built; beside it an earlier one may serve.
+    Building {
+        /// What serves meanwhile.
+        serving: Option<Arc<Model>>,
+    },
+    /// It serves.
+    Up(Arc<Model>),
+    /// It failed and will be built anew.
+    Failed {
+        /// When.
+        again: Instant,
+    },
+}
+
+/// One model.
+pub(super) struct Slot {
+    pub(super) job: Job,
+    pub(super) phase: Phase,
+    /// Engines built so far.
+    pub(super) generation: u32,
+    /// Progress of the engine when it was last seen to move, and when that was.
+    pub(super) moved: (u64, Instant),
+    failures: VecDeque<Instant>,
+}
+
+impl Slot {
+    pub(super) fn new(job: Job, now: Instant) -> Slot {
+        Slot { job, phase: Phase::Waiting, generation: 0, moved: (0, now), failures: VecDeque::new() }
+    }
+
+    /// The model that answers requests now.
+    pub(super) fn serving(&self) -> Option<&Arc<Model>> {
+        match &self.phase {
+            Phase::Up(model) | Phase::Building { serving: Some(model) } => Some(model),
+            _ => None,
+        }
+    }
+
+    /// The engine failed: how long until it is built anew. Doubles with each failure of the last minute; after five of
+    /// them it is left alone for some minutes.
+    pub(super) fn failed(&mut self, now: Instant) -> Duration {
+        while self.failures.front().is_some_and(|at| now.saturating_duration_since(*at) > WINDOW) {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(now);
+        let n = self.failures.len();
+        let wait = if n >= TOO_MANY {
+            self.failures.clear();
+            PAUSE
+        } else {
+            (FIRST_WAIT * (1 << (n - 1))).min(LONGEST_WAIT)
+        };
+        self.phase = Phase::Failed { again: now + wait };
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_and_the_fifth_failure_in_a_minute_opens_the_circuit() {
+        let now = Instant::now();
+        let mut slot = Slot::new(Job::for_test("m"), now);
+        let waits: Vec<_> = (0..5).map(|i| slot.failed(now + Duration::from_secs(i)).as_millis()).collect();
+        assert_eq!(waits, [500, 1000, 2000, 4000, 300_000]);
+        assert_eq!(slot.failed(now + Duration::from_secs(400)).as_millis(), 500);
+    }
+
+    #[test]
+    fn failures_of_long_ago_do_not_count() {
+        let now = Instant::now();
+        let mut slot = Slot::new(Job::for_test("m"), now);
+        for i in 0..10 {
+            assert_eq!(slot.failed(now + Duration::from_secs(i * 61)), FIRST_WAIT);
+        }
+    }
+}
