@@ -38,7 +38,7 @@ fn a_streamed_chat_is_role_text_finish_usage_done() -> Result<()> {
     let mut stream = host.stream(CHAT, &streamed(chat("one two three")))?;
     assert!(stream.head.header("x-request-id").is_some());
     let mut events = Vec::new();
-    while let Some(event) = stream.next()? {
+    while let Some(event) = stream.event()? {
         events.push(event);
     }
     let frames: Vec<&Value> =

@@ -1,1 +1,103 @@
-//! In construction.
+//! The command line: what is printed where, exit statuses, and which source of a setting wins.
+
+use anyhow::Result;
+use cascadia_tests::client::{CHAT, chat, with};
+use cascadia_tests::host::{run, run_with};
+use cascadia_tests::{Host, TempDir, setup};
+use serde_json::json;
+
+#[test]
+fn version_and_help_go_to_standard_output() {
+    let version = run(&["--version"]);
+    assert_eq!(version.status.code(), Some(0));
+    assert!(version.output.starts_with("cascadia-host "), "{}", version.output);
+    for args in [&["--help"][..], &["serve", "--help"]] {
+        let help = run(args);
+        assert_eq!((help.status.code(), help.complaint.as_str()), (Some(0), ""));
+        for flag in [
+            "--plugin",
+            "--plugin-dir",
+            "--plugin-opt",
+            "--model",
+            "--served-model-name",
+            "--device",
+            "--api",
+            "--api-max-body-mb",
+            "--max-concurrent",
+            "--max-queued",
+            "--queue-timeout",
+            "--config",
+            "--no-auth",
+        ] {
+            assert!(help.output.contains(&format!("{flag} ")), "{flag} is missing in {}", help.output);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_call_ends_with_status_2_and_names_what_is_wrong() {
+    let plugin = setup::plugin("mock").display().to_string();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--plugins", "x"], &["--plugins", "--plugin"]),
+        (&["sreve"], &["sreve"]),
+        (&[], &["--plugin", "--plugin-dir"]),
+        (&["--plugin", &plugin, "--plugin-opt", "slots"], &["ID.KEY=VALUE"]),
+        (&["--plugin", &plugin, "--plugin-opt", "mock.slot=3"], &["mock.slot", "did you mean slots?"]),
+        (&["--plugin", &plugin, "--plugin-opt", "mock.slots=many"], &["mock.slots", "many"]),
+        (&["--plugin", &plugin, "--plugin-opt", "mock.slots=0"], &["mock.slots", "below 1"]),
+        (&["--plugin", &plugin, "--plugin-opt", "mokc.slots=1"], &["mokc", "mock"]),
+        (&["--plugin", &plugin, "--set", "server.lissten=:1"], &["lissten"]),
+        (&["--plugin", &plugin, "--set", "limits.queue_timeout=soon"], &["soon"]),
+        (&["--plugin", &plugin, "--max-concurrent", "0"], &["max_concurrent"]),
+        (&["--plugin", &plugin, "--api", "nowhere"], &["nowhere"]),
+        (&["--plugin", &plugin, "--engine", "other"], &["other", "mock/mock"]),
+        (&["--plugin", &plugin, "--model", "a=/x", "--model", "a=/y"], &["a"]),
+        (&["--config", "/nowhere/at-all.toml"], &["/nowhere/at-all.toml"]),
+    ];
+    for (args, words) in cases {
+        let ended = run(args);
+        assert_eq!(ended.status.code(), Some(2), "{args:?}: {}", ended.complaint);
+        ended.complains(2, words);
+    }
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() -> Result<()> {
+    let dir = TempDir::new();
+    let plugin = setup::plugin("mock").display().to_string();
+    let config = dir.file(
+        "host.toml",
+        format!(
+            "plugins.load = ['{plugin}']\n[limits]\nmax_choices = 3\nmax_queued = 0\n[[model]]\nname = 'from-file'\n\
+             [plugin.mock]\ncontext-length = 100\nrepeat = 2\n"
+        ),
+    );
+    let config = config.display().to_string();
+    let host = Host::start_with(
+        &["--config", &config, "--plugin-opt", "mock.context-length=200"],
+        &[("CASCADIA__LIMITS__MAX_CHOICES", "5"), ("CASCADIA__PLUGIN__MOCK__CONTEXT-LENGTH", "150")],
+    );
+    host.ready();
+    let model = host.get("/v1/models")?.json()["data"][0].clone();
+    assert_eq!((&model["id"], &model["max_model_len"]), (&json!("from-file"), &json!(200)));
+    let body = with(chat("a"), &json!({"model": "from-file"}));
+    assert_eq!(host.post(CHAT, &body)?.content(), "a a");
+    let error = host.post(CHAT, &with(body, &json!({"n": 6})))?.error(400);
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("at most 5")), "{error}");
+    Ok(())
+}
+
+#[test]
+fn the_reference_of_the_metrics_is_printed_from_the_code() {
+    let document = run(&["gen-docs", "metrics"]);
+    assert_eq!(document.status.code(), Some(0), "{}", document.complaint);
+    assert!(document.output.contains("`cascadia_generation_ttft_seconds`"), "{}", document.output);
+}
+
+#[test]
+fn a_log_that_goes_to_a_file_has_no_colours_and_one_line_errors() {
+    let ended = run_with(&["--plugin", "/nowhere/libx.so"], &[("RUST_BACKTRACE", "1")]);
+    ended.complains(1, &["/nowhere/libx.so"]);
+    assert!(!ended.complaint.contains('\u{1b}'), "{}", ended.complaint);
+    assert_eq!(ended.complaint.lines().count(), 1, "{}", ended.complaint);
+}

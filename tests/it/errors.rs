@@ -2,8 +2,10 @@
 //! Ends after admission are in `metrics` and `streams`, the shutdown's in `lifecycle`.
 
 use anyhow::Result;
-use cascadia_tests::client::{CHAT, COMPLETIONS, Client, chat, completion, order, streamed, with};
-use cascadia_tests::http::Request;
+use cascadia_tests::client::{
+    CHAT, COMPLETIONS, Client, chat, check_error, completion, order, streamed, with,
+};
+use cascadia_tests::http::{Connection, Request};
 use cascadia_tests::{Host, Scrape};
 use serde_json::{Value, json};
 
@@ -195,7 +197,7 @@ fn a_body_over_the_limit_is_a_413_that_names_the_flag() -> Result<()> {
     let request =
         Request::new("POST", CHAT).header("transfer-encoding", "chunked").header("content-length", "");
     drop(request);
-    let mut connection = cascadia_tests::http::Connection::open(host.client().address)?;
+    let mut connection = Connection::open(host.client().address)?;
     connection.send_bytes(
         format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n").as_bytes(),
     )?;
@@ -203,7 +205,7 @@ fn a_body_over_the_limit_is_a_413_that_names_the_flag() -> Result<()> {
     let head = connection.head()?;
     assert_eq!(head.status, 413);
     let body: Value = serde_json::from_slice(&connection.body()?)?;
-    cascadia_tests::client::check_error(&body);
+    check_error(&body);
     assert_eq!(body["error"]["code"], "body_too_large");
     let message = body["error"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("--api-max-body-mb"), "{message}");

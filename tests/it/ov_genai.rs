@@ -1,1 +1,117 @@
-//! In construction.
+//! The real engine: OpenVINO GenAI with a small real model, through the plugin.
+
+use anyhow::Result;
+use cascadia_tests::client::{CHAT, Stream, streamed, with};
+use cascadia_tests::http::Request;
+use cascadia_tests::{Host, Scrape, setup};
+use serde_json::{Value, json};
+
+/// A host with the plugin and the model; none where the test command has not brought them.
+fn host(options: &[&str]) -> Option<Host> {
+    let (openvino, model) = (setup::openvino()?, setup::model()?);
+    let plugin = setup::plugin("ov_genai").display().to_string();
+    let (openvino, model) =
+        (format!("ov-genai.openvino-dir={}", openvino.display()), model.display().to_string());
+    let fixed =
+        ["--plugin", &plugin, "--plugin-opt", &openvino, "--model", &model, "--served-model-name", "smol"];
+    let host = Host::start(&[&fixed, options].concat());
+    host.ready();
+    Some(host)
+}
+
+fn ask(question: &str, fields: &Value) -> Value {
+    let body =
+        json!({"model": "smol", "temperature": 0, "messages": [{"role": "user", "content": question}]});
+    with(body, fields)
+}
+
+#[test]
+fn the_capital_of_france_is_answered_through_the_plugin() -> Result<()> {
+    let Some(host) = host(&[]) else { return Ok(()) };
+    let body = ask("What is the capital of France?", &json!({"max_tokens": 32}));
+    let answer = host.post(CHAT, &body)?;
+    assert!(answer.content().contains("Paris"), "{}", answer.content());
+    let usage = answer.json()["usage"].clone();
+    assert!(usage["prompt_tokens"].as_u64().is_some_and(|n| n > 5), "{usage}");
+    // The same text streamed, in pieces, with the same counts.
+    let told = host.told(CHAT, &streamed(body))?;
+    assert_eq!((&told.text, told.finish()), (&answer.content(), answer.finish().as_str()));
+    assert_eq!(told.completion_tokens(), answer.completion_tokens());
+    assert!(told.pieces.len() > 1, "token by token: {:?}", told.pieces);
+    let metrics = host.quiet();
+    let tokens = answer.completion_tokens() + told.completion_tokens();
+    assert_eq!(metrics.value("cascadia_tokens_generated_total", &[("model", "smol")]), tokens as f64);
+    assert_eq!(metrics.value("cascadia_generation_ttft_seconds_count", &[("model", "smol")]), 2.0);
+    assert_eq!((metrics.all_ended(), metrics.all_rejected()), (2.0, 0.0));
+    assert!(metrics.value("cascadia_engine_model_load_duration_seconds", &[("model", "smol")]) > 0.0);
+    // The log names plugin, version, device and model.
+    let up = host.log_lines().into_iter().find(|line| line["message"] == "model is up");
+    let up = up.expect("PANIC: the log says when a model is up");
+    for key in ["plugin", "version", "device_name", "model", "path"] {
+        assert!(up[key].as_str().is_some_and(|v| !v.is_empty()), "{key} in {up}");
+    }
+    Ok(())
+}
+
+/// The engine's gauges.
+fn running(s: &Scrape) -> f64 {
+    s.value("cascadia_engine_requests_running", &[]) + s.value("cascadia_engine_requests_waiting", &[])
+}
+
+#[test]
+fn of_sixteen_streams_in_one_batch_five_are_given_up_and_freed() -> Result<()> {
+    let Some(host) = host(&["--plugin-opt", "ov-genai.cb=true", "--max-concurrent", "16"]) else {
+        return Ok(());
+    };
+    let limit = 160;
+    let begin = |i: usize| -> Result<Stream> {
+        // They would all go on for longer than the test needs to give five of them up.
+        let body =
+            ask(&format!("Count upwards from {i}."), &json!({"max_tokens": limit, "ignore_eos": true}));
+        host.begin(&Request::post(CHAT, &streamed(body)).header("x-request-id", &format!("s{i}")))?.stream()
+    };
+    let mut streams: Vec<Stream> = (0..16).map(begin).collect::<Result<_>>()?;
+    for stream in &mut streams {
+        stream.pieces(1)?;
+    }
+    assert_eq!(running(&host.scrape()), 16.0, "all sixteen at once");
+    let five: Vec<Stream> = streams.drain(..5).collect();
+    let mut cancelled = Vec::new();
+    for (i, stream) in five.into_iter().enumerate() {
+        match i {
+            0 | 1 => {
+                host.cancel(&format!("s{i}"))?;
+                cancelled.push(stream);
+            }
+            2 | 3 => stream.reset(),
+            _ => drop(stream),
+        }
+    }
+    // The engine holds eleven while those still run: the five are free before any of the others has ended.
+    let metrics = host.until("tasks in the engine", 11.0, running);
+    assert_eq!((metrics.ended("cancelled"), metrics.all_ended()), (5.0, 5.0));
+    assert_eq!(metrics.value("cascadia_inflight_tasks", &[]), 11.0);
+    let mut tokens = 0;
+    for stream in cancelled {
+        let told = stream.rest()?;
+        assert_eq!(told.finish(), "stop");
+        tokens += told.completion_tokens();
+    }
+    for stream in streams {
+        let told = stream.rest()?;
+        assert_eq!((told.finish(), told.completion_tokens()), ("length", limit));
+        tokens += told.completion_tokens();
+    }
+    let metrics = host.until("generations", 0.0, |s| s.value("cascadia_inflight_tasks", &[]));
+    assert_eq!(running(&host.until("tasks in the engine", 0.0, running)), 0.0);
+    assert_eq!((metrics.ended("length"), metrics.ended("cancelled"), metrics.all_ended()), (11.0, 5.0, 16.0));
+    assert_eq!(metrics.value("cascadia_tasks_cancelled_total", &[]), 5.0);
+    assert_eq!(metrics.value("cascadia_tasks_failed_total", &[]), 0.0);
+    assert_eq!(metrics.value("cascadia_generation_ttft_seconds_count", &[]), 16.0);
+    // Those who left have received some too.
+    assert!(metrics.generated() >= (tokens + 3) as f64, "{} of at least {tokens}", metrics.generated());
+    // The places are usable again.
+    let answer = host.post(CHAT, &ask("What is the capital of France?", &json!({"max_tokens": 32})))?;
+    assert!(answer.content().contains("Paris"), "{}", answer.content());
+    Ok(())
+}

@@ -1,1 +1,57 @@
-//! In construction.
+//! Who may reach the API: addresses, Host headers.
+
+use anyhow::Result;
+use cascadia_tests::Host;
+use cascadia_tests::client::{CHAT, chat};
+use cascadia_tests::host::{run, run_with};
+use cascadia_tests::http::Request;
+
+#[test]
+fn an_address_that_others_can_reach_is_refused_without_keys() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:8000"] {
+        let ended = run(&["--plugin", "mock", "--api", address]);
+        // Both ways out are named.
+        ended.complains(2, &["127.0.0.1", "--no-auth"]);
+    }
+    let ended = run_with(&["--plugin", "mock"], &[("CASCADIA__SERVER__LISTEN", "0.0.0.0:0")]);
+    ended.complains(2, &["--no-auth"]);
+}
+
+#[test]
+fn a_port_alone_is_loopback() {
+    // The host asserts nothing about it but its own log line, which the harness reads.
+    let host = Host::mock(&["--set", "server.listen=:0"]);
+    assert!(host.client().address.ip().is_loopback());
+}
+
+#[test]
+fn a_page_that_rebinds_its_name_to_loopback_is_refused() -> Result<()> {
+    let host = Host::mock(&["--set", "server.allowed_hosts=[\"my.box\"]"]);
+    let port = host.client().address.port();
+    let ask = |name: &str| host.call(&Request::post(CHAT, &chat("x")).header("host", name));
+    for name in [
+        "evil.example",
+        "evil.example:8000",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "10.0.0.1",
+        "",
+    ] {
+        let error = ask(name)?.error(403);
+        assert_eq!(error["code"], "host_not_allowed", "{name:?}");
+    }
+    let with_port = [format!("127.0.0.1:{port}"), format!("localhost:{port}"), format!("[::1]:{port}")];
+    let bare =
+        ["localhost", "LOCALHOST", "127.9.9.9", "a.localhost", "my.box", "My.Box:80"].map(str::to_owned);
+    for name in with_port.iter().chain(&bare) {
+        assert_eq!(ask(name)?.content(), "x", "{name:?}");
+    }
+    for path in ["/metrics", "/readyz", "/v1/models", "/nowhere"] {
+        let answer = host.call(&Request::new("GET", path).header("host", "evil.example"))?;
+        answer.error(403);
+    }
+    let metrics = host.quiet();
+    assert_eq!((metrics.requests(CHAT, "403"), metrics.requests("unmatched", "403")), (6.0, 1.0));
+    assert_eq!(metrics.all_rejected(), 0.0);
+    Ok(())
+}

@@ -193,13 +193,6 @@ impl Call {
         Ok(Call { connection })
     }
 
-    /// The same by a client that will not read.
-    pub fn begin_narrow(address: SocketAddr, request: &Request) -> Result<Call> {
-        let mut connection = Connection::open_narrow(address)?;
-        connection.send(request)?;
-        Ok(Call { connection })
-    }
-
     /// Waits for the whole answer.
     pub fn answer(&mut self) -> Result<Answer> {
         let head = self.connection.head()?;
@@ -216,7 +209,7 @@ impl Call {
         }
         let kind = head.header("content-type").unwrap_or_default().to_owned();
         ensure!(kind.starts_with("text/event-stream"), "content-type {kind:?} is no stream");
-        Ok(Stream { connection: self.connection, head, bytes: Vec::new(), told: Told::default() })
+        Ok(Stream { connection: self.connection, head, bytes: Vec::new(), at: 0, told: Told::default() })
     }
 
     /// Ends the connection with a reset.
@@ -232,17 +225,21 @@ pub struct Stream {
     /// Status and headers.
     pub head: Head,
     bytes: Vec<u8>,
+    /// So many of the bytes are told.
+    at: usize,
     told: Told,
 }
 
 impl Stream {
     /// The next event; none at the proper end of the body.
-    pub fn next(&mut self) -> Result<Option<Event>> {
+    pub fn event(&mut self) -> Result<Option<Event>> {
         loop {
-            if let Some(event) = sse::take(&mut self.bytes)? {
+            if let Some((event, length)) = sse::first(&self.bytes[self.at..])? {
+                self.at += length;
                 self.told.take(event.clone())?;
                 return Ok(Some(event));
             }
+            self.bytes.drain(..std::mem::take(&mut self.at));
             if !self.connection.piece(&mut self.bytes)? {
                 ensure!(self.bytes.is_empty(), "half a frame: {:?}", String::from_utf8_lossy(&self.bytes));
                 return Ok(None);
@@ -250,10 +247,16 @@ impl Stream {
         }
     }
 
+    /// Takes all bytes as fast as they come and looks at them afterwards; `[DONE]` must be the last.
+    pub fn swallow(mut self) -> Result<Told> {
+        while self.connection.piece(&mut self.bytes)? {}
+        self.rest()
+    }
+
     /// Reads until `n` pieces of text are there; answers them.
     pub fn pieces(&mut self, n: usize) -> Result<&[String]> {
         while self.told.pieces.len() < n {
-            let event = self.next()?;
+            let event = self.event()?;
             ensure!(event.is_some(), "ended after {} pieces of {n}: {:?}", self.told.pieces.len(), self.told);
         }
         Ok(&self.told.pieces)
@@ -270,14 +273,14 @@ impl Stream {
     /// The id in its frames; reads the first if need be.
     pub fn id(&mut self) -> Result<String> {
         while self.told.frames.is_empty() {
-            ensure!(self.next()?.is_some(), "ended without a frame");
+            ensure!(self.event()?.is_some(), "ended without a frame");
         }
         self.told.frames[0]["id"].as_str().map(str::to_owned).context("a frame has an id")
     }
 
     /// Reads to the end; `[DONE]` must be the last.
     pub fn rest(mut self) -> Result<Told> {
-        while self.next()?.is_some() {}
+        while self.event()?.is_some() {}
         ensure!(self.told.done, "ended without [DONE]: {:?}", self.told);
         Ok(self.told)
     }

@@ -249,14 +249,6 @@ impl Host {
     pub fn threads(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/task", self.child.id())).map_or(0, Iterator::count)
     }
-
-    /// Its memory in bytes.
-    pub fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kib.map_or(0, |kib| kib * 1024)
-    }
 }
 
 impl Deref for Host {

@@ -14,22 +14,21 @@ pub enum Event {
     Comment,
 }
 
-/// Takes the next event out of `bytes`; none when it is not whole yet.
-pub fn take(bytes: &mut Vec<u8>) -> Result<Option<Event>> {
+/// The next event in `bytes` and its length; none when it is not whole yet.
+pub fn first(bytes: &[u8]) -> Result<Option<(Event, usize)>> {
     let Some(end) = bytes.windows(2).position(|w| w == b"\n\n") else { return Ok(None) };
-    let text: Vec<u8> = bytes.drain(..end + 2).collect();
-    let text = std::str::from_utf8(&text).context("a frame is not UTF-8")?.trim_end();
-    if text.starts_with(':') {
-        return Ok(Some(Event::Comment));
-    }
-    ensure!(!text.contains('\n'), "a frame of several lines: {text:?}");
-    match text.strip_prefix("data: ") {
-        Some("[DONE]") => Ok(Some(Event::Done)),
-        Some(json) => {
-            Ok(Some(Event::Data(serde_json::from_str(json).with_context(|| format!("frame {text:?}"))?)))
+    let text = std::str::from_utf8(&bytes[..end]).context("a frame is not UTF-8")?;
+    let event = if text.starts_with(':') {
+        Event::Comment
+    } else {
+        ensure!(!text.contains('\n'), "a frame of several lines: {text:?}");
+        match text.strip_prefix("data: ") {
+            Some("[DONE]") => Event::Done,
+            Some(json) => Event::Data(serde_json::from_str(json).with_context(|| format!("frame {text:?}"))?),
+            None => bail!("a frame without data: {text:?}"),
         }
-        None => bail!("a frame without data: {text:?}"),
-    }
+    };
+    Ok(Some((event, end + 2)))
 }
 
 /// What a stream told, frame by frame and altogether.

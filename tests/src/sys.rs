@@ -31,21 +31,17 @@ pub fn die_with_parent(command: &mut Command) {
 /// Closes the connection with a reset instead of a farewell.
 pub fn reset(socket: TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    set(&socket, libc::SO_LINGER, &linger);
-    drop(socket);
-}
-
-/// Makes the kernel keep little for a reader that does not read.
-pub fn small_receive_buffer(socket: &TcpStream) {
-    let bytes: libc::c_int = 4096;
-    set(socket, libc::SO_RCVBUF, &bytes);
-}
-
-fn set<T>(socket: &TcpStream, option: libc::c_int, value: &T) {
-    let size = libc::socklen_t::try_from(size_of::<T>()).expect("PANIC: options are small");
-    // SAFETY: the value is a plain structure of that option, alive for the call.
+    let size = libc::socklen_t::try_from(size_of_val(&linger)).expect("PANIC: the structure is small");
+    // SAFETY: the value is the structure of this option, alive for the call.
     let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, std::ptr::from_ref(value).cast(), size)
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            std::ptr::from_ref(&linger).cast(),
+            size,
+        )
     };
-    assert_eq!(done, 0, "setsockopt {option}: {}", std::io::Error::last_os_error());
+    assert_eq!(done, 0, "linger: {}", std::io::Error::last_os_error());
+    drop(socket);
 }
