@@ -86,6 +86,10 @@ async fn serve(
         loopback: is_loopback(bound.ip()),
         config,
     });
+    // Known before the first request can come, so that none is told that there is no such model.
+    for name in chosen.names() {
+        api.models.loading(name);
+    }
     let host = Host { api };
     host.listen(listener);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, "listening");
@@ -99,8 +103,12 @@ struct Host {
 impl Host {
     fn listen(&self, listener: TcpListener) {
         let (server, life) = (&self.api.config.server, &self.api.lifecycle);
-        let limits =
-            server::Limits { connections: server.max_connections, header_timeout: server.header_timeout.0 };
+        let limits = server::Limits {
+            connections: server.max_connections,
+            header_timeout: server.header_timeout.0,
+            // After the sweep, which knows the generation and books why it ended.
+            write_timeout: self.api.config.limits.slow_client_timeout.0 + Duration::from_secs(2),
+        };
         let service = api::service(Arc::clone(&self.api));
         life.tasks.spawn(server::serve(listener, limits, service, life.stop.clone(), life.tasks.clone()));
         let (roster, stop) = (Arc::clone(&self.api.roster), life.stop.clone());

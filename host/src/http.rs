@@ -4,6 +4,7 @@ pub mod body;
 pub mod read;
 pub mod respond;
 pub mod server;
+mod socket;
 pub mod stream;
 
 pub use body::Body;

@@ -129,6 +129,12 @@ impl Models {
         let found = match name {
             Some(name) => models.iter().find(|(n, _)| n == name),
             None if models.len() == 1 => models.first(),
+            None if models.is_empty() => {
+                return Err(ApiError::new(
+                    Code::EngineUnavailable,
+                    "no model is served now; try again later",
+                ));
+            }
             None => {
                 let names: Vec<_> = models.iter().map(|(n, _)| n.as_str()).collect();
                 let message = format!("model is missing; it is one of {}", names.join(", "));

@@ -66,7 +66,7 @@ fn the_clients_own_id_cancels_a_stream_and_a_whole_answer() -> Result<()> {
     assert_eq!(stream.rest()?.finish(), "stop");
     // A whole answer has no id that its client could know, but the client's own.
     let mut call = host.begin(&with_id(&stalled(2), "mine-2"))?;
-    host.until("tokens of the engine", 4.0, |s| s.value("cascadia_plugin_mock_tokens_total", &[]));
+    host.until("tokens of the engine", 4.0, |s| s.mock_tokens());
     host.cancel("mine-2")?;
     let answer = call.answer()?;
     assert_eq!((answer.content().as_str(), answer.finish().as_str()), ("w w", "stop"));
@@ -286,7 +286,7 @@ fn aborted_requests_are_in_every_counter() -> Result<()> {
     assert_eq!(metrics.value("cascadia_generation_ttft_seconds_count", &[]), 5.0);
     // Documented: prompt tokens of generations that an engine accepted.
     assert_eq!(metrics.value("cascadia_tokens_prompt_total", &[]), prompt_tokens as f64);
-    let (delivered, made) = (metrics.generated(), metrics.value("cascadia_plugin_mock_tokens_total", &[]));
+    let (delivered, made) = (metrics.generated(), metrics.mock_tokens());
     assert!((5.0..=made).contains(&delivered), "{delivered} delivered of {made}");
     assert_eq!(metrics.requests(CHAT, "200"), 5.0, "each had its head");
     Ok(())

@@ -260,7 +260,7 @@ fn series_of_a_plugin_are_under_its_name() -> Result<()> {
     let host = Host::mock(&[]);
     assert_eq!(host.chat("a b c")?.content(), "a b c");
     let metrics = host.quiet();
-    assert_eq!(metrics.value("cascadia_plugin_mock_tokens_total", &[]), 3.0);
+    assert_eq!(metrics.mock_tokens(), 3.0);
     assert_eq!(metrics.mock_tasks("stop"), 1.0);
     Ok(())
 }

@@ -183,7 +183,7 @@ fn a_missing_plugin_is_told_with_the_places_that_were_looked_at() {
     let inside = dir.path().join("libno_such_engine.so").display().to_string();
     ended.complains(1, &["no-such-engine", &beside, &inside, "--plugin-dir"]);
     run(&["--plugin-dir", "/nowhere"]).complains(2, &["/nowhere"]);
-    run(&["--plugin-dir", text(dir.path())]).complains(2, &["no plugin to serve with"]);
+    run(&[]).complains(2, &["no plugin to serve with"]);
 }
 
 #[test]

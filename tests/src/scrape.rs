@@ -97,9 +97,15 @@ impl Scrape {
         self.sum("cascadia_tokens_generated_total", &[])
     }
 
-    /// Tasks of the mock engine that ended so, as the engine itself counts.
+    /// Tasks of the mock engine that ended so, as the engine itself counts, without the host's one canary.
     pub fn mock_tasks(&self, outcome: &str) -> f64 {
-        self.sum("cascadia_plugin_mock_tasks_total", &[("outcome", outcome)])
+        let canary = if outcome == "length" { 1.0 } else { 0.0 };
+        self.sum("cascadia_plugin_mock_tasks_total", &[("outcome", outcome)]) - canary
+    }
+
+    /// Tokens that the mock engine made, as it counts, without the one of the host's canary.
+    pub fn mock_tokens(&self) -> f64 {
+        self.value("cascadia_plugin_mock_tokens_total", &[]) - 1.0
     }
 }
 

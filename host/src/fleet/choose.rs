@@ -61,6 +61,11 @@ pub struct Chosen {
 }
 
 impl Chosen {
+    /// Names of the models that will be built.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.jobs.iter().map(|job| job.name.as_str())
+    }
+
     /// Variables that the plugins need before the process has threads.
     pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
         self.plugins.iter().flat_map(|p| p.manifest.about.env.iter().map(|(k, v)| (k.as_str(), v.as_str())))

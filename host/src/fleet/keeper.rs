@@ -91,9 +91,6 @@ impl Keeper {
         let now = Instant::now();
         let known: Vec<PathBuf> = chosen.plugins.iter().map(|p| p.path.clone()).collect();
         let catalog = Catalog::new(ground.config.plugins.dirs.clone(), &known, now);
-        for job in &chosen.jobs {
-            ground.models.loading(&job.name);
-        }
         Keeper {
             plugins: chosen.plugins.into_iter().map(|c| (c.manifest.id.clone(), Plugin::new(c))).collect(),
             slots: chosen.jobs.into_iter().map(|job| Slot::new(job, now)).collect(),

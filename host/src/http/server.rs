@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Body;
+use super::socket::Socket;
 
 /// What a handler knows of the connection.
 #[derive(Clone)]
@@ -42,6 +43,8 @@ pub struct Limits {
     pub connections: usize,
     /// How long a head may take.
     pub header_timeout: Duration,
+    /// How long a client may leave bytes unread.
+    pub write_timeout: Duration,
 }
 
 /// Accepts until `stop` is cancelled. Connections are tracked by `tasks` and end with `stop` too.
@@ -68,7 +71,7 @@ pub async fn serve(
                 let connection = Connection { peer, token: stop.child_token() };
                 let service = Arc::clone(&service);
                 tasks.spawn(async move {
-                    converse(socket, connection, limits.header_timeout, service).await;
+                    converse(socket, connection, limits, service).await;
                     drop(slot);
                 });
             }
@@ -82,7 +85,7 @@ pub async fn serve(
     }
 }
 
-async fn converse(socket: TcpStream, connection: Connection, header_timeout: Duration, service: Service) {
+async fn converse(socket: TcpStream, connection: Connection, limits: Limits, service: Service) {
     // Without it a token waits up to 40 ms for the acknowledgement of the one before.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "nodelay not set");
@@ -94,8 +97,8 @@ async fn converse(socket: TcpStream, connection: Connection, header_timeout: Dur
     });
     let http = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
-        .serve_connection(TokioIo::new(socket), answer);
+        .header_read_timeout(limits.header_timeout)
+        .serve_connection(TokioIo::new(Socket::new(socket, limits.write_timeout)), answer);
     tokio::select! {
         ended = http => if let Err(error) = ended {
             tracing::debug!(%error, "connection ended");

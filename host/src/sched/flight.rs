@@ -16,10 +16,13 @@ use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, P
 /// How a flight's bytes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They leave as they come; at most about this many wait for the client.
+    /// They leave as they come. Above the limit the engine is slowed down for a moment; a client that takes nothing for
+    /// `patience`, or falls [`GRACE`] limits behind, is given up.
     Stream {
         /// Bytes.
         limit: usize,
+        /// How long a client may leave a full stream unread.
+        patience: Duration,
     },
     /// They are collected for one answer of at most this size, with the times of their tokens.
     Collect {
@@ -28,8 +31,13 @@ pub enum Mode {
     },
 }
 
-/// Bytes above which a client that does not read counts as slow.
-const SLOW_ABOVE: usize = 64 * 1024;
+/// Bytes above which a client that does not read counts as slow; also the most that is handed over at once, so that what
+/// counts as delivered is not far ahead of the client.
+const PART: usize = 64 * 1024;
+/// A full stream whose client took bytes this recently is one whose engine runs ahead: the engine pauses for a moment.
+const AHEAD: Duration = Duration::from_millis(100);
+/// How far over its limit a stream may grow, in limits, while its client is given time to read on.
+const GRACE: usize = 16;
 
 /// One generation between engine and client.
 pub struct Flight {
@@ -45,6 +53,8 @@ struct State {
     /// None once ended.
     live: Option<Live>,
     bytes: Vec<u8>,
+    /// How much of `bytes` was handed over already.
+    taken: usize,
     tokens: u32,
     /// In collect mode: when how many tokens came.
     stamps: Vec<(Instant, u32)>,
@@ -80,6 +90,8 @@ pub enum After {
     Nothing,
     /// Tell the engine to stop: the host has ended this one.
     Cancel,
+    /// Let the client's side have a turn: the engine is far ahead of it.
+    Pause,
 }
 
 impl Flight {
@@ -95,6 +107,7 @@ impl Flight {
         let state = State {
             live: Some(Live { assembler, consumer }),
             bytes: Vec::new(),
+            taken: 0,
             tokens: 0,
             stamps: Vec::new(),
             end: None,
@@ -119,14 +132,19 @@ impl Flight {
         let state = &mut *state;
         let Some(live) = state.live.as_mut() else { return After::Nothing };
         let before = state.bytes.len();
-        let (limit, collects) = match self.mode {
-            Mode::Stream { limit } => (limit, false),
-            Mode::Collect { limit } => (limit, true),
-        };
+        let collects = matches!(self.mode, Mode::Collect { .. });
         // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
-        if before > limit {
-            let end = if collects { too_large(limit) } else { End::Cancelled(Cause::SlowClient) };
+        let unread = state.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let (full, end) = match self.mode {
+            Mode::Stream { limit, patience } => {
+                let given_up = before > limit && (unread > patience || before > limit * GRACE);
+                (before > limit && unread < AHEAD, given_up.then_some(End::Cancelled(Cause::SlowClient)))
+            }
+            Mode::Collect { limit } => (false, (before > limit).then(|| too_large(limit))),
+        };
+        if let Some(end) = end {
             state.finish(end, now);
+            state.wake();
             return if finishes { After::Nothing } else { After::Cancel };
         }
         let Live { assembler, consumer } = live;
@@ -140,6 +158,7 @@ impl Flight {
         }
         state.usage = assembler.usage();
         let after = match progress {
+            Progress::Open if full => After::Pause,
             Progress::Open => After::Nothing,
             Progress::StopString => {
                 state.finish(End::Stop, now);
@@ -197,18 +216,23 @@ impl Flight {
         if state.tokens > 0 || state.end.is_some() { Poll::Ready(()) } else { state.park(cx) }
     }
 
-    /// Takes everything that waits for the client.
+    /// Takes what waits for the client, a part at a time: the tokens and the end come with the last part.
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Ready> {
         let mut state = self.state.lock();
-        if state.bytes.is_empty() && state.end.is_none() {
+        let left = state.bytes.len() - state.taken;
+        if left == 0 && state.end.is_none() {
             return state.park(cx);
         }
+        if left > PART {
+            let part = state.bytes[state.taken..state.taken + PART].to_vec();
+            state.taken += PART;
+            state.waiting_since = Some(Instant::now());
+            return Poll::Ready(Ready { bytes: part, tokens: 0, end: None });
+        }
         state.waiting_since = None;
-        Poll::Ready(Ready {
-            bytes: std::mem::take(&mut state.bytes),
-            tokens: std::mem::take(&mut state.tokens),
-            end: state.end.clone(),
-        })
+        let mut bytes = std::mem::take(&mut state.bytes);
+        bytes.drain(..std::mem::take(&mut state.taken));
+        Poll::Ready(Ready { bytes, tokens: std::mem::take(&mut state.tokens), end: state.end.clone() })
     }
 
     /// Waits for the end, in collect mode.
@@ -234,7 +258,7 @@ impl Flight {
     pub fn cut_if_slow(&self, now: Instant, patience: Duration) -> bool {
         let mut state = self.state.lock();
         let late = state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) > patience);
-        if !late || (state.end.is_none() && state.bytes.len() < SLOW_ABOVE) || state.cut.is_some() {
+        if !late || (state.end.is_none() && state.bytes.len() < PART) || state.cut.is_some() {
             return false;
         }
         state.cut = Some(Cause::SlowClient);

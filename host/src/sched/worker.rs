@@ -23,6 +23,8 @@ use crate::telemetry::metrics::{Metrics, ModelMetrics, WorkerMetrics};
 
 /// A hint to engines that can split their work.
 const STEP_BUDGET: Duration = Duration::from_millis(50);
+/// How long an engine that outruns the sockets rests after a step. A client that stops reading ends this soon.
+const PAUSE: Duration = Duration::from_millis(1);
 /// An idle engine is asked again after this long, woken or not.
 const IDLE_WAIT: Duration = Duration::from_secs(5);
 
@@ -230,7 +232,7 @@ impl Worker {
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
             self.admit();
-            let mut receiver = Reception { worker: &self };
+            let mut receiver = Reception { worker: &self, ahead: false };
             self.own.steps.inc();
             match self.handle.step(STEP_BUDGET, &mut receiver) {
                 Err(failure) => {
@@ -239,6 +241,9 @@ impl Worker {
                 }
                 Ok(next) => {
                     self.cancel_ended();
+                    if receiver.ahead {
+                        std::thread::sleep(PAUSE);
+                    }
                     match next {
                         Next::More => {}
                         Next::Idle => link.wait(seen, Instant::now() + IDLE_WAIT),
@@ -299,6 +304,8 @@ impl Worker {
 /// Takes what the engine pushes.
 struct Reception<'a> {
     worker: &'a Worker,
+    /// A stream is full and its client reads: the engine outruns the sockets.
+    ahead: bool,
 }
 
 impl Receiver for Reception<'_> {
@@ -326,9 +333,13 @@ impl Receiver for Reception<'_> {
             flight.end(End::Error(Failure::fault("internal", "the host failed on this answer")));
             After::Cancel
         });
-        if after == After::Cancel && !finishes {
-            worker.handle.link().raise(task);
-            worker.inner.lock().cancels.push(task);
+        match after {
+            After::Cancel if !finishes => {
+                worker.handle.link().raise(task);
+                worker.inner.lock().cancels.push(task);
+            }
+            After::Pause => self.ahead = true,
+            After::Cancel | After::Nothing => {}
         }
     }
 

@@ -85,8 +85,12 @@ pub(super) async fn run(
         stop_tokens.extend_from_slice(model.text.eos_ids());
     }
     let (mode, consumer): (_, Box<dyn Consumer>) = if params.stream {
-        let limit = api.config.limits.stream_buffer_kb << 10;
-        (Mode::Stream { limit }, Box::new(Frames::new(dialect, labels.clone(), params.include_usage)))
+        let limits = &api.config.limits;
+        let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
+        (
+            Mode::Stream { limit, patience },
+            Box::new(Frames::new(dialect, labels.clone(), params.include_usage)),
+        )
     } else {
         (Mode::Collect { limit: MAX_ANSWER }, Box::new(Collect))
     };

@@ -1,0 +1,166 @@
+//! Plugin folders while the host runs: what is dropped in serves, a newer one takes over under load, a broken one changes
+//! nothing, what is removed drains; and engines that fail or stand still are built anew.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use cascadia_tests::client::{completion, streamed, with};
+use cascadia_tests::{Host, TempDir, chat, order, setup, wait};
+use serde_json::json;
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// Puts a plugin into a folder the way a careful copy does: whole, then under its name.
+fn drop_in(bytes: &[u8], folder: &Path, name: &str) -> Result<()> {
+    let part = folder.join(".part");
+    fs::write(&part, bytes)?;
+    fs::rename(part, folder.join(name))?;
+    Ok(())
+}
+
+/// A host that follows an empty folder in which the mock will serve the model `mock`.
+fn following(args: &[&str]) -> Result<(Host, TempDir, Vec<u8>)> {
+    let dir = TempDir::new();
+    dir.file("plugin.toml", "[[model]]\nname = \"mock\"\n");
+    let folder = dir.path().to_str().expect("PANIC: temporary paths are text").to_owned();
+    let host = Host::start(&[&["--plugin-dir", &folder], args].concat());
+    Ok((host, dir, fs::read(setup::plugin("mock"))?))
+}
+
+fn restarts(host: &Host, reason: &str) -> f64 {
+    host.scrape().sum("cascadia_worker_restarts_total", &[("reason", reason)])
+}
+
+fn load_errors(host: &Host) -> f64 {
+    host.scrape().sum("cascadia_plugin_load_errors_total", &[])
+}
+
+#[test]
+fn a_dropped_plugin_serves_and_a_removed_one_drains() -> Result<()> {
+    let (host, dir, mock) = following(&[])?;
+    assert_eq!(host.get("/readyz")?.status(), 503);
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    assert_eq!(host.chat("served at once")?.content(), "served at once");
+    // One that still answers when its file goes may finish.
+    let slow = chat(&order("slow", &json!({"token_delay_ms": 50, "script": [{"repeat": 20, "item": "x"}]})));
+    let mut running = host.stream(CHAT, &streamed(slow))?;
+    running.pieces(1)?;
+    fs::remove_file(dir.path().join("libmock.so"))?;
+    wait("the model to be gone", || {
+        let left = host.get("/v1/models").map_err(|e| e.to_string())?.json()["data"].clone();
+        if left == json!([]) { Ok(()) } else { Err(left.to_string()) }
+    });
+    let told = running.rest()?;
+    assert_eq!((told.finish(), told.pieces.len()), ("stop", 20));
+    host.chat("too late")?.error(404);
+    Ok(())
+}
+
+#[test]
+fn a_newer_plugin_takes_over_under_load_and_no_request_fails() -> Result<()> {
+    let (host, dir, mock) = following(&["--max-concurrent", "16", "--max-queued", "200"])?;
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    let client = host.client();
+    let body = with(
+        completion(&order("w", &json!({"token_delay_ms": 20, "script": [{"repeat": 10, "item": "x"}]}))),
+        &json!({"max_tokens": 20}),
+    );
+    let texts: Vec<Result<String>> = std::thread::scope(|scope| {
+        let requests: Vec<_> = (0..100)
+            .map(|_| {
+                let body = &body;
+                scope.spawn(move || -> Result<String> {
+                    let answer = client.post("/v1/completions", body)?;
+                    anyhow::ensure!(answer.status() == 200, "{}", answer.text());
+                    Ok(answer.json()["choices"][0]["text"].as_str().unwrap_or_default().to_owned())
+                })
+            })
+            .collect();
+        // The same code with other bytes behind its end: a new file, as an upgrade is.
+        drop_in(&[&mock[..], b"newer"].concat(), dir.path(), "libmock.so")
+            .expect("PANIC: the folder is the test's own");
+        requests.into_iter().map(|r| r.join().expect("PANIC: requests do not panic")).collect()
+    });
+    for text in texts {
+        assert_eq!(text?, "x".repeat(10));
+    }
+    host.until("the upgrade", 1.0, |s| s.sum("cascadia_worker_restarts_total", &[("reason", "upgraded")]));
+    wait("the old engine to be closed", || {
+        let workers: Vec<_> =
+            host.scrape().all("cascadia_worker_up", &[]).map(|s| format!("{s:?}")).collect();
+        if workers.len() == 1 { Ok(()) } else { Err(workers.join(", ")) }
+    });
+    assert_eq!(host.chat("and on")?.content(), "and on");
+    Ok(())
+}
+
+#[test]
+fn a_broken_newer_plugin_is_reported_and_the_old_one_goes_on() -> Result<()> {
+    let (host, dir, mock) = following(&[])?;
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    drop_in(&mock[..mock.len() / 2], dir.path(), "libmock.so")?;
+    wait("the truncated file to be counted", || match load_errors(&host) {
+        n if n >= 1.0 => Ok(()),
+        n => Err(n.to_string()),
+    });
+    assert_eq!(host.chat("as before")?.content(), "as before");
+    assert!(host.log().contains("is truncated"), "{}", host.log());
+    assert_eq!(restarts(&host, "upgraded"), 0.0);
+    // A whole one after it is taken.
+    drop_in(&[&mock[..], b"mended"].concat(), dir.path(), "libmock.so")?;
+    host.until("the upgrade", 1.0, |s| s.sum("cascadia_worker_restarts_total", &[("reason", "upgraded")]));
+    assert_eq!(host.chat("better")?.content(), "better");
+    Ok(())
+}
+
+#[test]
+fn an_overwrite_in_place_of_a_running_plugin_does_not_touch_the_running_one() -> Result<()> {
+    let (host, dir, mock) = following(&[])?;
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    // What a careless `cp` does: the same inode with other content.
+    fs::write(dir.path().join("libmock.so"), vec![0_u8; mock.len()])?;
+    for i in 0..20 {
+        let words = format!("word {i}");
+        assert_eq!(host.chat(&words)?.content(), words);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_engine_that_failed_is_built_anew() -> Result<()> {
+    let host = Host::mock(&[]);
+    for (fault, words) in [(json!({"panic_in": "step"}), "panic"), (json!({"step_error_after": 1}), "error")]
+    {
+        let told = host.told(CHAT, &streamed(chat(&order("a b c", &fault))));
+        // Whatever the client saw, its task failed and was booked so.
+        drop(told);
+        wait("the engine to serve again", || match host.chat(words) {
+            Ok(answer) if answer.status() == 200 => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+    assert_eq!(restarts(&host, "failed"), 2.0);
+    let metrics = host.quiet();
+    assert_eq!((metrics.ended("error"), metrics.ended("stop")), (2.0, 2.0));
+    Ok(())
+}
+
+#[test]
+fn an_engine_that_stands_still_is_given_up_and_built_anew() -> Result<()> {
+    let host = Host::mock(&["--set", "limits.stall_timeout=1s"]);
+    let answer =
+        host.post(CHAT, &chat(&order("a b c", &json!({"stall_after": 1, "ignore_cancel": true}))))?;
+    let error = answer.error(500);
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("no progress")), "{error}");
+    wait("the engine to serve again", || match host.chat("again") {
+        Ok(answer) if answer.status() == 200 => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(restarts(&host, "stalled"), 1.0);
+    Ok(())
+}
