@@ -1,6 +1,7 @@
 //! The command line: flags become one more layer of the configuration; commands print what they answer.
 
 mod flags;
+mod plugin;
 
 use clap::{Parser, Subcommand};
 
@@ -28,6 +29,9 @@ struct Cli {
 enum Command {
     /// Serve; what the host does without a command too.
     Serve(Box<ServeFlags>),
+    /// List, describe, check and make plugins.
+    #[command(subcommand)]
+    Plugin(plugin::Command),
     /// Print a generated document.
     #[command(hide = true)]
     GenDocs {
@@ -51,6 +55,7 @@ pub fn main() -> i32 {
     match cli.command {
         None => serve(&cli.serve),
         Some(Command::Serve(flags)) => serve(&flags),
+        Some(Command::Plugin(command)) => plugin::run(&command),
         Some(Command::GenDocs { document }) => generate(&document),
     }
 }

@@ -4,6 +4,7 @@
 //! never closed; types of the boundary end in [`handle`], beyond it only `generate` types travel.
 
 pub mod build;
+pub mod check;
 pub mod elf;
 pub mod error;
 mod failed;
@@ -16,6 +17,7 @@ pub mod options;
 pub mod precheck;
 pub mod proof;
 pub mod services;
+pub mod template;
 
 pub use build::{Built, Card};
 pub use error::LoadError;

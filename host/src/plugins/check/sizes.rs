@@ -1,0 +1,103 @@
+//! Tests of the rule that lets tables grow: a struct of a newer host is larger and welcome, one of an older host is
+//! smaller and refused, or enough, and nothing is touched beyond the size a struct says.
+#![expect(unsafe_code, reason = "passes structs of other sizes")]
+
+use cascadia_plugin_api::abi::builder::Shard;
+use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::abi::plugin::EngineInfo;
+use cascadia_plugin_api::abi::prim::Str;
+use cascadia_plugin_api::abi::task::Task;
+
+use super::ask::Ask;
+use super::note::note;
+use super::page::Page;
+use super::rig::Rig;
+use super::setup::{Setup, going_on, shard};
+use super::subject::Subject;
+use super::{Outcome, Plan, Test, passed};
+
+pub(super) const TESTS: &[Test] = &[
+    Test { name: "engine_info keeps to the size it is offered", run: infos },
+    Test { name: "a larger shard is accepted, and nothing is read behind a smaller one", run: shards },
+    Test { name: "a larger task is accepted, a smaller one refused", run: tasks },
+];
+
+/// By how much a newer struct is larger.
+const MORE: usize = 64;
+/// Only `struct_size` and `flags`: nothing that any call could do without.
+const HEAD: usize = 8;
+
+fn infos(plan: &Plan) -> Outcome {
+    let subject = Subject::open(plan)?;
+    let ask = |size: usize| -> Result<u32, String> {
+        let info =
+            EngineInfo { struct_size: size as u32, flags: 0, name: Str::EMPTY, description: Str::EMPTY };
+        note(&format!("engine_info with a struct of {size} bytes"));
+        let page = Page::with(&info, size)?;
+        // SAFETY: the page has as many bytes as the struct says.
+        Ok(unsafe { (subject.plugin.engine_info)(0, page.ptr()) })
+    };
+    if ask(size_of::<EngineInfo>() + MORE)? != code::OK {
+        return Err("engine_info refuses the larger struct of a newer host".into());
+    }
+    // Whether it fills what there is or refuses: it may not write beyond it.
+    ask(HEAD)?;
+    ask(size_of::<EngineInfo>() - 16)?;
+    passed()
+}
+
+fn shards(plan: &Plan) -> Outcome {
+    let subject = Subject::open(plan)?;
+    let load = |size: usize| -> Result<_, super::Fault> {
+        let setup = Setup::new(subject, plan)?;
+        setup.configure(&plan.options)?;
+        if size == size_of::<Shard>() {
+            // Whether there is a model at all; skips if not.
+            setup.load(plan)?;
+            return Ok((code::OK, super::said::Said::default()));
+        }
+        let page = Page::with(&Shard { struct_size: size as u32, ..shard(plan) }, size)?;
+        note(&format!("load_shard with a struct of {size} bytes"));
+        // SAFETY: the page has as many bytes as the struct says; the plan outlives the call.
+        Ok(unsafe { setup.load_code(page.ptr(), going_on()) })
+    };
+    load(size_of::<Shard>())?;
+    let (code, said) = load(size_of::<Shard>() + MORE)?;
+    if code != code::OK {
+        let why = said.words(code);
+        return Err(format!("load_shard refuses the larger struct of a newer host: {why}").into());
+    }
+    // An engine without weights may take them: it needs nothing of what is missing.
+    for size in [HEAD, size_of::<Shard>() - 8] {
+        let (code, said) = load(size)?;
+        if code != code::OK {
+            said.is_clean("load_shard of a smaller struct", code)?;
+        }
+    }
+    passed()
+}
+
+fn tasks(plan: &Plan) -> Outcome {
+    let rig = Rig::build(plan)?;
+    let ask = Ask::short(&rig.card);
+    let submit = |size: usize| -> Result<_, String> {
+        let id = rig.fresh_id();
+        let page = Page::with(&Task { struct_size: size as u32, ..ask.wire(id) }, size)?;
+        note(&format!("submit with a struct of {size} bytes"));
+        // SAFETY: the page has as many bytes as the struct says; `ask` outlives the call.
+        Ok(unsafe { rig.submit_raw(id, ask.tokens.len(), page.ptr()) })
+    };
+    let larger = submit(size_of::<Task>() + MORE)?.map_err(|refusal| {
+        format!("submit refuses the larger struct of a newer host: {}", refusal.said.words(refusal.code))
+    })?;
+    match submit(HEAD)? {
+        Ok(_) => return Err("submit takes a struct that ends before the task's id".into()),
+        Err(refusal) => refusal.said.is_clean("submit of a smaller struct", refusal.code)?,
+    }
+    let mut accepted = vec![larger];
+    // An engine that reads no further than this may take it.
+    accepted.extend(submit(size_of::<Task>() - 8)?.ok());
+    note("step");
+    rig.finish(&accepted)?;
+    passed()
+}
