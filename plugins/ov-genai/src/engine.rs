@@ -277,7 +277,7 @@ impl SerialEngine for Batch {
         }
         if !self.options.cb {
             notes.push(
-                "generations run one after the other; --plugin-opt ov-genai.cb=true runs them together"
+                "generations run one after the other; --cb runs them together"
                     .to_owned(),
             );
         }
