@@ -2,13 +2,15 @@
 
 mod flags;
 mod plugin;
+mod plugin_flags;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app;
 use crate::config::{Config, env, merge};
 use crate::telemetry::{logs, reference};
 use flags::ServeFlags;
+use plugin_flags::PluginFlags;
 
 /// Serves language models through engine plugins, with the OpenAI API.
 #[derive(Parser)]
@@ -45,23 +47,33 @@ const USAGE: i32 = 2;
 
 /// Runs the command line; answers the exit status.
 pub fn main() -> i32 {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let args = env::arguments();
+    let executable = env::executable().unwrap_or_default();
+    let plugin_flags = PluginFlags::of(&args, &executable);
+    let command = plugin_flags.add(Cli::command()).mut_subcommand("serve", |serve| plugin_flags.add(serve));
+    let parsed =
+        command.try_get_matches_from(&args).and_then(|m| Cli::from_arg_matches(&m).map(|cli| (cli, m)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; clap knows where each goes.
             return if error.print().is_ok() { error.exit_code() } else { USAGE };
         }
     };
+    let extra = |matches: &ArgMatches| plugin_flags.table(matches);
     match cli.command {
-        None => serve(&cli.serve),
-        Some(Command::Serve(flags)) => serve(&flags),
+        None => serve(&cli.serve, extra(&matches)),
+        Some(Command::Serve(flags)) => {
+            let inner = matches.subcommand_matches("serve").map(extra).unwrap_or_default();
+            serve(&flags, inner)
+        }
         Some(Command::Plugin(command)) => plugin::run(&command),
         Some(Command::GenDocs { document }) => generate(&document),
     }
 }
 
-fn serve(flags: &ServeFlags) -> i32 {
-    match configuration(flags) {
+fn serve(flags: &ServeFlags, plugin_options: toml::Table) -> i32 {
+    match configuration(flags, plugin_options) {
         Err(problem) => complain(&problem, USAGE),
         Ok(config) => {
             logs::start(config.level().unwrap_or(tracing::Level::INFO), config.log.format);
@@ -73,12 +85,13 @@ fn serve(flags: &ServeFlags) -> i32 {
     }
 }
 
-fn configuration(flags: &ServeFlags) -> Result<Config, String> {
+fn configuration(flags: &ServeFlags, plugin_options: toml::Table) -> Result<Config, String> {
     let mut layers = Vec::new();
     if let Some(path) = &flags.config {
         layers.push(merge::file(path).map_err(|e| e.to_string())?);
     }
     layers.push(env::table());
+    layers.push(plugin_options);
     layers.push(flags.table()?);
     let mut config = merge::resolve(layers).map_err(|e| e.to_string())?;
     flags.name_single_model(&mut config)?;

@@ -56,6 +56,7 @@ macro_rules! every_table {
         }
     };
 }
+#[cfg(feature = "proof")]
 pub(crate) use every_table;
 
 /// The layout as this build sees it, in the form of `abi.lock`.

@@ -101,3 +101,19 @@ fn a_log_that_goes_to_a_file_has_no_colours_and_one_line_errors() {
     assert!(!ended.complaint.contains('\u{1b}'), "{}", ended.complaint);
     assert_eq!(ended.complaint.lines().count(), 1, "{}", ended.complaint);
 }
+
+#[test]
+fn options_of_a_named_plugin_are_flags_and_its_help_lists_them() {
+    let plugin = setup::plugin("mock");
+    let plugin = plugin.to_str().expect("PANIC: the target folder's path is text");
+    let help = run(&["--plugin", plugin, "--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    for word in ["Options of plugin mock", "--token-delay-ms", "[default: 16]", "--plugin-opt"] {
+        assert!(help.output.contains(word), "{word:?} is missing in {}", help.output);
+    }
+    run(&["--plugin", plugin, "--slots", "many"]).complains(2, &["mock.slots", "not a whole number"]);
+    run(&["--plugin", plugin, "--slotz", "1"]).complains(2, &["--slots"]);
+    let host = Host::mock(&["--context-length", "777"]);
+    let models = host.get("/v1/models").expect("an answer").json();
+    assert_eq!(models["data"][0]["max_model_len"], 777);
+}

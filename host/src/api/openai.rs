@@ -1,6 +1,6 @@
 //! The OpenAI dialect: chat and text completions, the list of models, cancelling.
 //!
-//! `fields` reads requests strictly by field; `chat` and `completions` make a generation of them; `run` takes it from
+//! `intake` reads a request and finds its model; `fields` reads it strictly by field; `chat` and `completions` make a generation of them; `run` takes it from
 //! admission to the answer; `frames` writes streams and `unary` whole answers.
 
 pub mod cancel;
@@ -8,6 +8,7 @@ pub mod chat;
 pub mod completions;
 mod fields;
 mod frames;
+mod intake;
 mod messages;
 pub mod models;
 mod params;

@@ -12,6 +12,11 @@ pub fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|v| !v.is_empty())
 }
 
+/// The command line; what is not UTF-8 in it is marked and will be refused where it is used.
+pub fn arguments() -> Vec<String> {
+    std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect()
+}
+
 /// The file of the running program.
 pub fn executable() -> std::io::Result<std::path::PathBuf> {
     std::env::current_exe()

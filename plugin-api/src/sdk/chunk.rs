@@ -101,15 +101,20 @@ pub struct Sink {
     inner: abi::engine::Sink,
     batch: Vec<wire::Chunk>,
     stopped: bool,
+    /// Tasks whose finish was pushed; kept where someone wants to know.
+    pub(super) ended: Option<Vec<u64>>,
 }
 
 impl Sink {
     pub(super) fn new(inner: abi::engine::Sink) -> Sink {
-        Sink { inner, batch: Vec::new(), stopped: false }
+        Sink { inner, batch: Vec::new(), stopped: false, ended: None }
     }
 
     /// Delivers a batch. One call for all tasks of a step is the cheap way.
     pub fn push(&mut self, chunks: &[Chunk<'_>]) -> Flow {
+        if let Some(ended) = &mut self.ended {
+            ended.extend(chunks.iter().filter(|c| c.finish != Finish::No).map(|c| c.task));
+        }
         if !self.stopped && !chunks.is_empty() {
             self.batch.clear();
             self.batch.extend(chunks.iter().map(Chunk::wire));

@@ -6,7 +6,7 @@
     reason = "the SDK brings no crate into a plugin; poison is handled in `lock`"
 )]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +51,9 @@ pub trait SerialEngine: Send {
 struct Inbox {
     tasks: VecDeque<Task>,
     cancels: Vec<u64>,
+    /// Tasks in the engine that have had no finish.
+    running: BTreeSet<u64>,
+    closed: bool,
 }
 
 /// Makes an [`Engine`] of a [`SerialEngine`].
@@ -64,7 +67,7 @@ pub struct Serial<E: SerialEngine> {
 }
 
 impl<E: SerialEngine> Serial<E> {
-    /// Wraps `engine`; at most `max_waiting` tasks wait for a place in it.
+    /// Wraps `engine`; at most `max_waiting` tasks wait for a place in it, where its card does not say how many it takes.
     pub fn new(engine: E, max_waiting: usize) -> Serial<E> {
         let (limits, card, load) = (engine.limits(), engine.card(), engine.load());
         Serial {
@@ -86,7 +89,13 @@ impl<E: SerialEngine> Engine for Serial<E> {
     fn submit(&self, task: Task) -> Result<()> {
         E::check(&self.limits, &task)?;
         let mut inbox = lock(&self.inbox);
-        if inbox.tasks.len() >= self.max_waiting {
+        if inbox.closed {
+            return Err(Error::new(crate::abi::code::CLOSED, "the engine is closed"));
+        }
+        // The card says how many it takes at once; what waits beside what runs is up to the engine.
+        let most = usize::try_from(self.card.max_tasks).unwrap_or(usize::MAX);
+        let held = inbox.tasks.len() + inbox.running.len();
+        if if most > 0 { held >= most } else { inbox.tasks.len() >= self.max_waiting } {
             return Err(Error::queue_full(inbox.tasks.len()));
         }
         inbox.tasks.push_back(task);
@@ -95,12 +104,18 @@ impl<E: SerialEngine> Engine for Serial<E> {
 
     fn step(&self, budget: Duration, sink: &mut Sink) -> Result<Next> {
         let mut engine = lock(&self.engine);
+        sink.ended = Some(Vec::new());
         loop {
             // The inbox is never held while the engine works or pushes: submit and cancel must not wait for either.
             let mut inbox = lock(&self.inbox);
-            let cancels = std::mem::take(&mut inbox.cancels);
+            let mut cancels = std::mem::take(&mut inbox.cancels);
+            if inbox.closed {
+                cancels.extend(inbox.tasks.iter().map(|task| task.id));
+                cancels.extend(&inbox.running);
+            }
             let withdrawn = withdraw(&mut inbox.tasks, &cancels);
             let next = if engine.has_room() { inbox.tasks.pop_front() } else { None };
+            inbox.running.extend(next.as_ref().map(|task| task.id));
             drop(inbox);
             for task in &withdrawn {
                 sink.push(&[super::Chunk {
@@ -119,7 +134,21 @@ impl<E: SerialEngine> Engine for Serial<E> {
         }
         let next = engine.step(budget, sink);
         *lock(&self.load) = engine.load();
-        next
+        let mut inbox = lock(&self.inbox);
+        for task in sink.ended.take().unwrap_or_default() {
+            inbox.running.remove(&task);
+        }
+        match next {
+            // The engine does not know of those that wait for the room it has now.
+            Ok(Next::Idle | Next::Until(_)) if !inbox.tasks.is_empty() && engine.has_room() => Ok(Next::More),
+            next => next,
+        }
+    }
+
+    fn close(&self, _deadline: Duration) -> Result<()> {
+        // The next step ends them: finishes are pushed from inside a step only.
+        lock(&self.inbox).closed = true;
+        Ok(())
     }
 
     fn cancel(&self, task: u64) {

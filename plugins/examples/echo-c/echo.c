@@ -234,8 +234,15 @@ static uint32_t configure(void *self, cascadia_array options, cascadia_err_out e
         if (!cascadia_str_eq(kv.key, CASCADIA_STR("token-delay-ms"))) {
             return cascadia_fail(err, CASCADIA_CODE_INVALID_CONFIG, "the only option is token-delay-ms");
         }
-        uint64_t ms = 0; /* the host has checked it against the manifest: digits, at most 60000 */
-        for (size_t k = 0; k < kv.value.len; k++) ms = ms * 10 + (uint64_t)(kv.value.ptr[k] - '0');
+        uint64_t ms = 0;
+        int digits = kv.value.len > 0 && kv.value.len <= 5; /* the manifest's maximum has five */
+        for (size_t k = 0; digits && k < kv.value.len; k++) {
+            digits = kv.value.ptr[k] >= '0' && kv.value.ptr[k] <= '9';
+            ms = ms * 10 + (uint64_t)(kv.value.ptr[k] - '0');
+        }
+        if (!digits) {
+            return cascadia_fail(err, CASCADIA_CODE_INVALID_CONFIG, "option token-delay-ms takes a whole number");
+        }
         e->delay_ns = ms * 1000000;
     }
     return CASCADIA_CODE_OK;

@@ -276,10 +276,7 @@ impl SerialEngine for Batch {
             );
         }
         if !self.options.cb {
-            notes.push(
-                "generations run one after the other; --plugin-opt ov-genai.cb=true runs them together"
-                    .to_owned(),
-            );
+            notes.push("generations run one after the other; --cb runs them together".to_owned());
         }
         let cache = match self.options.profile {
             Profile::Exact => "f32 inference, f32 KV cache",

@@ -47,18 +47,18 @@ impl Options {
             match *key {
                 "device" => o.device = (*value).to_owned(),
                 "profile" => o.profile = profile(value)?,
-                "cb" => o.cb = *value == "true",
+                "cb" => o.cb = flag(key, value)?,
                 "cb-max-num-seqs" => o.scheduler.max_requests = number(key, value)?,
                 "cb-max-batched-tokens" => o.scheduler.max_batched_tokens = number(key, value)?,
                 "cb-cache-size" => gigabytes = number(key, value)?,
                 "cb-num-kv-blocks" => blocks = number(key, value)?,
-                "cb-dynamic-split-fuse" => o.scheduler.split_prompts = *value == "true",
-                "cb-prefix-caching" => o.scheduler.prefix_caching = *value == "true",
+                "cb-dynamic-split-fuse" => o.scheduler.split_prompts = flag(key, value)?,
+                "cb-prefix-caching" => o.scheduler.prefix_caching = flag(key, value)?,
                 "max-waiting" => o.max_waiting = number(key, value)?,
                 "context-length" => o.context_length = number(key, value)?,
                 "properties" => o.properties = properties(value)?,
                 "openvino-dir" => o.openvino_dir = (!value.is_empty()).then(|| PathBuf::from(value)),
-                "allow-untested" => o.allow_untested = *value == "true",
+                "allow-untested" => o.allow_untested = flag(key, value)?,
                 other => return Err(Error::config(format!("option {other} is not known to this plugin"))),
             }
         }
@@ -80,6 +80,14 @@ fn profile(value: &str) -> Result<Profile> {
         "default" => Ok(Profile::Default),
         "fast" => Ok(Profile::Fast),
         other => Err(Error::config(format!("profile {other:?} is none of exact, default, fast"))),
+    }
+}
+
+fn flag(key: &str, value: &str) -> Result<bool> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(Error::config(format!("{key} is {other:?}, which is neither true nor false"))),
     }
 }
 

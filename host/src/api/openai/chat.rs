@@ -4,22 +4,18 @@ use std::sync::Arc;
 
 use hyper::Response;
 
-use super::fields::Fields;
 use super::frames::Dialect;
+use super::intake::intake;
 use super::messages;
 use super::params::Params;
 use super::run::{self, Plan, Prompt};
 use crate::api::{Api, Call, Refusal};
-use crate::http::{Body, read};
+use crate::http::Body;
 use crate::prompt::template::ChatOptions;
 
 /// Answers a chat.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
-    let (parts, body) = call.request.into_parts();
-    read::require_json(&parts.headers)?;
-    let body = read::body(body, api.max_body(), api.body_timeout()).await?;
-    let mut fields = Fields::parse(&body)?;
-    let model = api.models.resolve(fields.string("model")?.as_deref())?;
+    let (mut fields, model) = intake(api, call.request).await?;
     let messages = messages::read(fields.take("messages"))?;
     let params = Params::read(&mut fields, &model, api.config.limits.max_choices)?;
     let mut options = ChatOptions::new(i64::try_from(crate::models::unix_now()).unwrap_or(0));

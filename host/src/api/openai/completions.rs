@@ -5,24 +5,21 @@ use std::sync::Arc;
 use hyper::Response;
 use serde_json::Value;
 
-use super::fields::{Fields, wrong};
+use super::fields::wrong;
 use super::frames::Dialect;
+use super::intake::intake;
 use super::params::Params;
 use super::run::{self, Plan, Prompt};
 use crate::api::{Api, Call, Refusal};
 use crate::error::{ApiError, Code};
-use crate::http::{Body, read};
+use crate::http::Body;
 
 /// Tokens when the client names no number, as the API's reference says.
 const DEFAULT_MAX_TOKENS: u32 = 16;
 
 /// Completes a prompt.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
-    let (parts, body) = call.request.into_parts();
-    read::require_json(&parts.headers)?;
-    let body = read::body(body, api.max_body(), api.body_timeout()).await?;
-    let mut fields = Fields::parse(&body)?;
-    let model = api.models.resolve(fields.string("model")?.as_deref())?;
+    let (mut fields, model) = intake(api, call.request).await?;
     let prompt = prompt(fields.take("prompt"))?;
     let mut params = Params::read(&mut fields, &model, api.config.limits.max_choices)?;
     params.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);
