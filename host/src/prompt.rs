@@ -143,6 +143,12 @@ impl Text {
         self.tokenizer.pieces().len()
     }
 
+    /// Tokens that a text of so many bytes has at the least: no token is longer than the vocabulary's longest, and
+    /// normalising halves a text at most. Looks at the whole vocabulary: for long texts only.
+    pub fn fewest_tokens(&self, bytes: usize) -> usize {
+        bytes / self.tokenizer.pieces().longest().saturating_mul(2)
+    }
+
     /// All ids that end a generation, ascending, without duplicates.
     pub fn eos_ids(&self) -> &[u32] {
         &self.eos

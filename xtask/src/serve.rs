@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) fn serve(place: &Place, once: bool, words: &[String]) -> Result<ExitCode> {
     let arguments = arguments(place, words);
-    let address = address(value(words, "--api").unwrap_or(LISTEN))?;
+    let address = address(&listen(words))?;
     let mut wanted = vec![Artefact::Openvino];
     if arguments.iter().any(|word| *word == place.gguf().display().to_string()) {
         wanted.push(Artefact::Model);
@@ -152,6 +152,14 @@ fn arguments(place: &Place, words: &[String]) -> Vec<String> {
     }
     all.extend_from_slice(words);
     all
+}
+
+/// Where the host will listen, as far as the command line and the environment say.
+fn listen(words: &[String]) -> String {
+    let set =
+        words.iter().rev().find_map(|word| word.split_once("server.listen=").map(|(_, address)| address));
+    let told = set.or_else(|| value(words, "--api")).map(str::to_owned);
+    told.or_else(|| proc::environment("CASCADIA__SERVER__LISTEN")).unwrap_or_else(|| LISTEN.to_owned())
 }
 
 /// The last value of a flag, written `--flag value` or `--flag=value`.

@@ -17,6 +17,10 @@ struct Stamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
+    /// Owner and rights: a file that was refused for them may be sound now.
+    rights: (u32, u32),
+    /// Time of the `plugin.toml` beside it, which says what it serves.
+    beside: Option<(i64, i64)>,
 }
 
 #[derive(Debug)]
@@ -109,7 +113,14 @@ fn keep(path: PathBuf, found: &mut BTreeMap<PathBuf, Stamp>) {
         path.file_name().and_then(|n| n.to_str()).is_some_and(crate::plugins::find::is_library_name);
     let Some(meta) = path.metadata().ok().filter(|m| is_library && m.is_file()) else { return };
     let Ok(path) = path.canonicalize() else { return };
-    let stamp = Stamp { inode: meta.ino(), size: meta.len(), modified: (meta.mtime(), meta.mtime_nsec()) };
+    let beside = path.with_file_name("plugin.toml").metadata().ok().map(|m| (m.mtime(), m.mtime_nsec()));
+    let stamp = Stamp {
+        inode: meta.ino(),
+        size: meta.len(),
+        modified: (meta.mtime(), meta.mtime_nsec()),
+        rights: (meta.uid(), meta.mode()),
+        beside,
+    };
     found.insert(path, stamp);
 }
 

@@ -333,15 +333,28 @@ impl Keeper {
             tracing::info!(plugin = id, version, file = %path.display(), "newer plugin: building beside the old one");
             plugin.renew(candidate);
             self.replace(&id);
+            self.serve_with(&id, self.named_beside(path));
             return;
         }
         tracing::info!(plugin = id, version, file = %path.display(), "plugin came");
-        let models = choose::beside(path).unwrap_or_else(|error| {
+        self.plugins.insert(id.clone(), Plugin::new(candidate));
+        self.serve_with(&id, self.named_beside(path));
+        if !self.slots.iter().any(|s| s.job.plugin == id) {
+            tracing::info!(
+                plugin = id,
+                "no model: name one in plugin.toml beside it, or in the configuration"
+            );
+        }
+    }
+
+    /// The models that `plugin.toml` beside a plugin names and that are not there yet.
+    fn named_beside(&self, path: &Path) -> Vec<schema::Model> {
+        let mut models = choose::beside(path).unwrap_or_else(|error| {
             tracing::warn!("{error}");
             Vec::new()
         });
-        self.plugins.insert(id.clone(), Plugin::new(candidate));
-        self.serve_with(&id, models);
+        models.retain(|m| !self.slots.iter().any(|s| m.name.as_ref() == Some(&s.job.name)));
+        models
     }
 
     /// Builds the slots of a plugin anew. Its options may have changed with it.

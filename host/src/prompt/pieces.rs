@@ -52,6 +52,12 @@ impl Pieces {
         Ok(out)
     }
 
+    /// Bytes of the longest token; at least 1.
+    pub(super) fn longest(&self) -> usize {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        self.ends.iter().zip(starts).map(|(end, start)| (end - start) as usize).max().unwrap_or(1).max(1)
+    }
+
     /// Number of slots.
     pub(super) fn len(&self) -> usize {
         self.ends.len()

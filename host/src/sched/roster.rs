@@ -65,10 +65,11 @@ impl Roster {
 
     /// Ends all that run.
     pub fn tear_down(&self) {
-        for (flight, worker) in self.running() {
-            if flight.end(End::Teardown) {
-                worker.cancel(flight.task);
-            }
+        // All are ended before any engine hears of it: a slot that comes free must not let one from the queue run.
+        let ended: Vec<_> =
+            self.running().into_iter().filter(|(flight, _)| flight.end(End::Teardown)).collect();
+        for (flight, worker) in ended {
+            worker.cancel(flight.task);
         }
     }
 

@@ -70,6 +70,7 @@ A request is *admitted* when it takes a slot or a queue place. Its clocks start 
 | event | client sees | `cascadia_api_rejected_total` | duration sample | other |
 | --- | --- | --- | --- | --- |
 | bad JSON, wrong type or value, body over `--api-max-body-mb` | 400, 413 | - | none | `cascadia_http_requests_total` has it |
+| a field that the engine or this host does not support; the template refuses the messages; a running request's id | 400, 409 | - | none | |
 | no messages, empty prompt | 400 | `empty_prompt` | none | |
 | more prompts or choices than allowed | 400 | `multi_prompt` | none | |
 | rendered prompt over the body limit | 413 | `prompt_too_large` | none | |

@@ -80,11 +80,15 @@ fn check_model(path: &Path) -> Result<bool> {
             )),
         };
     }
-    let mut magic = [0_u8; 4];
-    let mut file = std::fs::File::open(path).map_err(|e| missing(&e.to_string()))?;
-    match std::io::Read::read_exact(&mut file, &mut magic) {
-        Ok(()) if magic == *b"GGUF" => Ok(true),
-        _ => Err(missing("is neither a GGUF file nor an OpenVINO IR folder")),
+    let file = std::fs::File::open(path).map_err(|e| missing(&e.to_string()))?;
+    let length = file.metadata().map_err(|e| missing(&e.to_string()))?.len();
+    // The library maps the file and reads where its header points, beyond the end too: a file cut short is a crash there.
+    match cascadia_gguf::Gguf::read(file).and_then(|gguf| gguf.check_len(length)) {
+        Ok(()) => Ok(true),
+        Err(cascadia_gguf::Error::Magic { .. }) => {
+            Err(missing("is neither a GGUF file nor an OpenVINO IR folder"))
+        }
+        Err(e) => Err(missing(&format!("{e}; fetch the file again"))),
     }
 }
 
@@ -107,4 +111,37 @@ fn open_runtime(options: &Options) -> Result<(Arc<Shim>, String)> {
     let core = runtime.core.display().to_string();
     log(Level::Info, "runtime", "OpenVINO opened", &[("version", &version), ("core", &core)]);
     Ok((loaded, version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_model;
+
+    #[test]
+    fn what_is_no_whole_model_is_refused_before_the_library_sees_it() {
+        let dir = std::env::temp_dir().join(format!("cascadia-ov-genai-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let refused = |path: &std::path::Path| check_model(path).expect_err("refused").message;
+        assert!(refused(&dir).contains("openvino_model.xml"));
+        assert!(refused(&dir.join("absent.gguf")).contains("absent.gguf"));
+        let file = dir.join("m.gguf");
+        std::fs::write(&file, "text").expect("written");
+        assert!(refused(&file).contains("neither a GGUF file"));
+        // A header that promises a tensor of which nothing is there.
+        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+        bytes.extend(1_u64.to_le_bytes());
+        bytes.extend(0_u64.to_le_bytes());
+        bytes.extend(1_u64.to_le_bytes());
+        bytes.extend(b"t");
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend(1024_u64.to_le_bytes());
+        bytes.extend(0_u32.to_le_bytes());
+        bytes.extend(0_u64.to_le_bytes());
+        std::fs::write(&file, &bytes).expect("written");
+        assert!(refused(&file).contains("fetch the file again"), "{}", refused(&file));
+        bytes.resize(bytes.len().next_multiple_of(32) + 4096, 0);
+        std::fs::write(&file, &bytes).expect("written");
+        assert_eq!(check_model(&file), Ok(true));
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
 }

@@ -1,10 +1,22 @@
 //! `GET /v1/models`.
 
+use cascadia_plugin_api::ext::features;
 use hyper::Response;
 use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::http::{Body, respond};
+
+/// What this API passes on. An engine may be able to do more.
+const HONOURED: &[&str] = &[
+    features::SAMPLING,
+    features::MIN_P,
+    features::PENALTIES,
+    features::REPETITION_PENALTY,
+    features::SEED,
+    features::MIN_TOKENS,
+    features::IGNORE_EOS,
+];
 
 /// The models that are up.
 pub fn list(api: &Api) -> Response<Body> {
@@ -19,7 +31,7 @@ pub fn list(api: &Api) -> Response<Body> {
                 "created": m.created,
                 "owned_by": "cascadia-host",
                 "max_model_len": m.window(),
-                "capabilities": m.card.features,
+                "capabilities": m.card.features.iter().filter(|f| HONOURED.contains(&f.as_str())).collect::<Vec<_>>(),
             })
         })
         .collect();

@@ -32,6 +32,9 @@ const MAX_ANSWER: usize = 64 << 20;
 /// Prompts up to this size are rendered and tokenized in place; longer ones leave the runtime's thread.
 const INLINE_PROMPT: usize = 4 << 10;
 
+/// Texts above this are measured against the window before they are tokenized.
+const LONG_TEXT: usize = 64 << 10;
+
 /// What to generate from.
 #[derive(Debug)]
 pub(super) enum Prompt {
@@ -209,7 +212,7 @@ fn room(model: &Model, prompt: usize) -> Result<u32, ApiError> {
         Some(room) => Ok(room),
         None => {
             let message = format!(
-                "context of {} is {window} tokens, the prompt has {prompt}; shorten it, it needs room for an answer too",
+                "context of {} is {window} tokens, the prompt has {prompt} or more; shorten it, it needs room for an answer too",
                 model.name
             );
             Err(ApiError::new(Code::ContextLengthExceeded, message))
@@ -259,6 +262,10 @@ fn encode_now(model: &Model, prompt: Prompt, max_bytes: u64) -> Result<Vec<u32>,
 }
 
 fn tokenize(model: &Model, text: &str, raw: bool) -> Result<Vec<u32>, ApiError> {
+    // What cannot fit is refused before the work of finding out how little it fits.
+    if text.len() > LONG_TEXT {
+        room(model, model.text.fewest_tokens(text.len()))?;
+    }
     model.text.encode(text, raw).map_err(|e| ApiError::new(Code::Internal, e.to_string()))
 }
 
