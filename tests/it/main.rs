@@ -12,6 +12,7 @@ mod lifecycle;
 mod metrics;
 mod mix;
 mod ov_genai;
+mod plugin_commands;
 mod plugins;
 mod prometheus;
 mod security;

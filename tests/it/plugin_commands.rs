@@ -1,0 +1,116 @@
+//! `cascadia-host plugin ...`, and the engine in plain C that strangers begin with.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use cascadia_tests::host::run;
+use cascadia_tests::{Host, TempDir, setup};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("PANIC: temporary paths are text")
+}
+
+/// Compiles the example in C into `folder`.
+fn echo_c(folder: &Path) -> Result<PathBuf> {
+    let root = setup::root();
+    let library = folder.join("libecho_c.so");
+    let flags = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O2",
+        "-fPIC",
+        "-shared",
+        "-fvisibility=hidden",
+        "-pthread",
+    ];
+    let compiled = Command::new("cc")
+        .args(flags)
+        .arg("-I")
+        .arg(root.join("plugin-api/include"))
+        .arg(root.join("plugins/examples/echo-c/echo.c"))
+        .arg("-o")
+        .arg(&library)
+        .output()
+        .context("cc runs")?;
+    ensure!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Ok(library)
+}
+
+#[test]
+fn list_and_describe_read_plugins_without_running_them() {
+    let mock = setup::plugin("mock");
+    let list = run(&["plugin", "list", "--plugin", text(&mock), "--json"]);
+    assert_eq!(list.status.code(), Some(0), "{}", list.complaint);
+    let found: serde_json::Value = serde_json::from_str(&list.output).expect("JSON");
+    assert!(found.to_string().contains("\"mock\""), "{found}");
+    let described = run(&["plugin", "describe", text(&mock)]);
+    for word in ["tables match", "token-delay-ms", "scripted engine"] {
+        assert!(described.output.contains(word), "{word:?} is missing in {}", described.output);
+    }
+    let schema = run(&["plugin", "describe", text(&mock), "--schema"]);
+    let schema: serde_json::Value = serde_json::from_str(&schema.output).expect("JSON");
+    assert_eq!(schema["properties"]["slots"]["type"], "integer");
+}
+
+#[test]
+fn check_passes_the_mock_and_names_what_a_broken_one_does() {
+    let mock = setup::plugin("mock");
+    let sound = run(&["plugin", "check", text(&mock)]);
+    assert_eq!(sound.status.code(), Some(0), "{}{}", sound.output, sound.complaint);
+    // Each fault is found by the test that is named after it.
+    for (order, test, found) in [
+        (r#"{"double_finish":true}"#, "exactly one finish", "finish"),
+        (r#"{"push_after_finish":true}"#, "exactly one finish", "after"),
+        (r#"{"no_finish":true}"#, "exactly one finish", "no finish"),
+        (r#"{"unknown_task":true}"#, "every chunk is for a task", "task"),
+        (r#"{"max_tokens_ignore":true}"#, "max_tokens is kept", "tokens"),
+        (r#"{"bad_logprobs":true}"#, "log-probabilities are one per token", "log-probabilit"),
+        (r#"{"invalid_utf8":true}"#, "the text is UTF-8", "UTF-8"),
+        (r#"{"ignore_cancel":true}"#, "a cancelled task ends soon", "cancel"),
+        (r#"{"abort_in":"step"}"#, "exactly one finish", "SIGABRT"),
+        (r#"{"step_error_after":1}"#, "exactly one finish", "step"),
+    ] {
+        let option = format!("order={order}");
+        let broken =
+            run(&["plugin", "check", text(&mock), "--only", test, "--timeout", "6", "--option", &option]);
+        assert_eq!(broken.status.code(), Some(1), "{order}: {}{}", broken.output, broken.complaint);
+        assert!(broken.output.contains("FAIL"), "{order}: {}", broken.output);
+        assert!(broken.output.contains(found), "{order}: {found:?} is not in {}", broken.output);
+    }
+}
+
+#[test]
+fn an_engine_in_plain_c_passes_check_and_serves_a_chat() -> Result<()> {
+    let dir = TempDir::new();
+    let library = echo_c(dir.path())?;
+    let checked = run(&["plugin", "check", text(&library)]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.output);
+    let host = Host::start(&["--plugin", text(&library)]);
+    host.ready();
+    let models = host.get("/v1/models")?.json();
+    let model = models["data"][0]["id"].as_str().context("a model")?.to_owned();
+    let body = serde_json::json!({
+        "model": model, "temperature": 0, "messages": [{"role": "user", "content": "words in C"}],
+    });
+    assert_eq!(host.post("/v1/chat/completions", &body)?.content(), "words in C");
+    Ok(())
+}
+
+#[test]
+fn a_new_project_in_c_builds_and_passes_check() -> Result<()> {
+    let dir = TempDir::new();
+    let project = dir.path().join("my-engine");
+    let made = run(&["plugin", "new", "my-engine", "--lang", "c", "--path", text(&project)]);
+    assert_eq!(made.status.code(), Some(0), "{}", made.complaint);
+    let built = Command::new("make").current_dir(&project).output().context("make runs")?;
+    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let checked = run(&["plugin", "check", text(&project.join("libmy_engine.so"))]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.output);
+    // What is there is not overwritten.
+    run(&["plugin", "new", "my-engine", "--lang", "c", "--path", text(&project)])
+        .complains(2, &["my-engine"]);
+    Ok(())
+}
