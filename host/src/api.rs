@@ -35,7 +35,12 @@ pub struct Api {
     pub lifecycle: Arc<Lifecycle>,
     /// Whether the listener is on loopback, where the Host header must be too.
     pub loopback: bool,
+    /// Turns for preparing long prompts: a few at a time, so that many clients cannot take all cores and memory.
+    pub preparing: Arc<tokio::sync::Semaphore>,
 }
+
+/// Long prompts that are prepared at once.
+pub const PREPARED_AT_ONCE: usize = 2;
 
 impl Api {
     /// Largest body and largest rendered prompt, in bytes.

@@ -84,6 +84,7 @@ async fn serve(
         metrics,
         lifecycle: Arc::new(Lifecycle::default()),
         loopback: is_loopback(bound.ip()),
+        preparing: Arc::new(tokio::sync::Semaphore::new(api::PREPARED_AT_ONCE)),
         config,
     });
     // Known before the first request can come, so that none is told that there is no such model.
@@ -140,7 +141,10 @@ impl Host {
                 settled.unwrap_or_else(|_| Err("the fleet's thread ended".to_owned())).map_err(Failed::run)?;
                 self.api.lifecycle.ready();
                 let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();
-                tracing::info!(models = models.join(","), "ready");
+                match models.is_empty() {
+                    false => tracing::info!(models = models.join(","), "ready"),
+                    true => tracing::info!("no model is served yet; the plugin folders are followed"),
+                }
                 signals.next().await;
             }
             _ = signals.next() => {}

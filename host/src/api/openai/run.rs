@@ -75,7 +75,7 @@ pub(super) async fn run(
     }
     let Plan { model, params, prompt, dialect } = plan;
     let continues = !matches!(prompt, Prompt::Chat { .. });
-    let tokens = encode(&model, prompt, api.max_body()).await?;
+    let tokens = encode(api, &model, prompt).await?;
     let room = room(&model, tokens.len())?;
     let labels = Labels {
         id: format!("{}{}", dialect.prefix(), random_hex()),
@@ -221,7 +221,8 @@ fn room(model: &Model, prompt: usize) -> Result<u32, ApiError> {
 }
 
 /// Renders and tokenizes.
-async fn encode(model: &Arc<Model>, prompt: Prompt, max_bytes: u64) -> Result<Vec<u32>, ApiError> {
+async fn encode(api: &Api, model: &Arc<Model>, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
+    let max_bytes = api.max_body();
     let size = match &prompt {
         Prompt::Chat { messages, .. } => {
             messages.iter().map(|m| m["content"].as_str().map_or(0, str::len)).sum()
@@ -232,8 +233,15 @@ async fn encode(model: &Arc<Model>, prompt: Prompt, max_bytes: u64) -> Result<Ve
     if size <= INLINE_PROMPT {
         return encode_now(model, prompt, max_bytes);
     }
+    // A client that leaves while it waits for its turn costs nothing more; work that has begun keeps its turn to its end.
+    let turn = Arc::clone(&api.preparing).acquire_owned().await;
     let model = Arc::clone(model);
-    let done = tokio::task::spawn_blocking(move || encode_now(&model, prompt, max_bytes)).await;
+    let prepare = move || {
+        let tokens = encode_now(&model, prompt, max_bytes);
+        drop(turn);
+        tokens
+    };
+    let done = tokio::task::spawn_blocking(prepare).await;
     done.unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the prompt could not be prepared")))
 }
 
