@@ -12,6 +12,11 @@ pub fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|v| !v.is_empty())
 }
 
+/// Whether a variable has that value.
+pub fn is(name: &str, value: &str) -> bool {
+    std::env::var_os(name).is_some_and(|v| v == value)
+}
+
 /// The command line; what is not UTF-8 in it is marked and will be refused where it is used.
 pub fn arguments() -> Vec<String> {
     std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect()

@@ -14,12 +14,12 @@ use super::catalog::{Catalog, Change, QUIET};
 use super::choose::{self, Chosen, Misfit};
 use super::raise::raise;
 use super::slot::{Phase, Slot};
-use crate::config::schema;
+use crate::config::{env, schema};
 use crate::models::Model;
 use crate::plugins::load::{self, Candidate};
 use crate::plugins::manifest::Manifest;
 use crate::plugins::{Library, LoadError};
-use crate::telemetry::labels::Restart;
+use crate::telemetry::labels::{LoadStage, Restart};
 
 /// How often engines are looked at.
 const TICK: Duration = Duration::from_millis(250);
@@ -309,8 +309,16 @@ impl Keeper {
 
     fn came(&mut self, path: &Path) {
         let Some(candidate) = choose::look_at(path, &self.ground.metrics) else { return };
-        let Manifest { id, version, .. } = &candidate.manifest;
+        let Manifest { id, version, about, .. } = &candidate.manifest;
         let (id, version) = (id.clone(), version.clone());
+        if let Some((name, value)) = about.env.iter().find(|(name, value)| !env::is(name, value)) {
+            self.ground.metrics.load_error(LoadStage::Manifest);
+            tracing::error!(
+                plugin = id,
+                "not taken: it needs {name}={value} before the host has threads; restart the host"
+            );
+            return;
+        }
         if let Some(plugin) = self.plugins.get_mut(&id) {
             if plugin.path != *path && !choose::newer(&version, &plugin.manifest.version) {
                 tracing::info!(
