@@ -1,17 +1,8 @@
-//! Every route: method, path, who may call it, what answers it. The path's template is also its metric label.
+//! Every route: method, path, what answers it. The path's template is also its metric label.
 
 use hyper::Method;
 
 use crate::error::{ApiError, Code};
-
-/// Who may call a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Auth {
-    /// Anyone who reaches the listener.
-    Open,
-    /// A client of the API.
-    Client,
-}
 
 /// What answers a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,29 +30,22 @@ pub struct Route {
     pub method: Method,
     /// Path; a last part that begins with a colon stands for anything.
     pub path: &'static str,
-    /// Who may call it.
-    pub auth: Auth,
     /// What answers it.
     pub handler: Handler,
 }
 
 /// All routes.
 pub static ROUTES: &[Route] = &[
-    Route { method: Method::POST, path: "/v1/chat/completions", auth: Auth::Client, handler: Handler::Chat },
-    Route {
-        method: Method::POST,
-        path: "/v1/completions",
-        auth: Auth::Client,
-        handler: Handler::Completions,
-    },
-    Route { method: Method::GET, path: "/v1/models", auth: Auth::Client, handler: Handler::Models },
-    Route { method: Method::POST, path: "/v1/cancel/:task_id", auth: Auth::Client, handler: Handler::Cancel },
-    Route { method: Method::GET, path: "/livez", auth: Auth::Open, handler: Handler::Live },
-    Route { method: Method::GET, path: "/readyz", auth: Auth::Open, handler: Handler::Ready },
-    Route { method: Method::GET, path: "/health", auth: Auth::Open, handler: Handler::Ready },
-    Route { method: Method::GET, path: "/health/live", auth: Auth::Open, handler: Handler::Live },
-    Route { method: Method::GET, path: "/health/ready", auth: Auth::Open, handler: Handler::Ready },
-    Route { method: Method::GET, path: "/metrics", auth: Auth::Open, handler: Handler::Metrics },
+    Route { method: Method::POST, path: "/v1/chat/completions", handler: Handler::Chat },
+    Route { method: Method::POST, path: "/v1/completions", handler: Handler::Completions },
+    Route { method: Method::GET, path: "/v1/models", handler: Handler::Models },
+    Route { method: Method::POST, path: "/v1/cancel/:task_id", handler: Handler::Cancel },
+    Route { method: Method::GET, path: "/livez", handler: Handler::Live },
+    Route { method: Method::GET, path: "/readyz", handler: Handler::Ready },
+    Route { method: Method::GET, path: "/health", handler: Handler::Ready },
+    Route { method: Method::GET, path: "/health/live", handler: Handler::Live },
+    Route { method: Method::GET, path: "/health/ready", handler: Handler::Ready },
+    Route { method: Method::GET, path: "/metrics", handler: Handler::Metrics },
 ];
 
 /// What a path leads to.

@@ -115,7 +115,7 @@ families! {
     ENGINE_TOKENS_CACHED: Own Gauge "cascadia_engine_tokens_cached" ["model", "worker"] &[],
         "Tokens that the engine holds for reuse by its prefix cache.";
     WORKER_UP: Own Gauge "cascadia_worker_up" ["model", "worker"] &[],
-        "1 while the worker takes requests, 0 while it loads or after it failed.";
+        "1 while the worker takes requests, 0 once it failed; absent before it is built and after it is closed.";
     ENGINE_STEPS: Own Counter "cascadia_engine_steps_total" ["model", "worker"] &[],
         "Calls of the engine's step function.";
     WORKER_RESTARTS: Own Counter "cascadia_worker_restarts_total" ["model", "reason"] &[],
