@@ -1,15 +1,16 @@
 //! Plugins: finding, checking, opening and calling them. The only place with `unsafe`, libloading and abi_stable.
 //!
 //! What must hold: nothing of a plugin runs before its file, its manifest and its options were checked; a library is
-//! never closed; types of the boundary end in [`handle`], beyond it only `generate` types travel.
+//! never closed; types of the boundary end here, beyond this module only `generate` types travel.
 
 pub mod build;
 pub mod check;
 pub mod elf;
+pub mod engine;
 pub mod error;
 mod failed;
 pub mod find;
-pub mod handle;
+mod handle;
 pub mod link;
 pub mod load;
 pub mod manifest;
@@ -21,7 +22,7 @@ pub mod template;
 
 pub use build::{Built, Card};
 pub use error::LoadError;
-pub use handle::{EngineHandle, Next};
+pub use engine::{Engine, Load, Next, Receiver, Taken};
 pub use link::Link;
 pub use load::Library;
 

@@ -48,7 +48,7 @@ pub(super) fn raise(
         model: &job.name,
         give_up,
     };
-    let Built { handle, card, load, warmup } = build::build(library, &order)?;
+    let Built { engine, card, load, warmup } = build::build(library, &order)?;
     let fault = |stage: LoadStage, message: String| LoadError::new(&manifest.id, stage, message);
     let text = match (card.tokenizer.as_str(), &job.path) {
         ("bytes", _) => Text::bytes(&card.chat_template)
@@ -70,7 +70,7 @@ pub(super) fn raise(
     let gate =
         Gate::new(limits.max_concurrent, limits.queue_places(), limits.queue_timeout.0, Arc::clone(&metrics));
     let id = format!("{}/{}-{generation}", manifest.id, job.engine);
-    let worker = Worker::start(id, &job.name, handle, gate, metrics)
+    let worker = Worker::start(id, &job.name, engine, gate, metrics)
         .map_err(|e| fault(LoadStage::Build, format!("its thread did not start: {e}")))?;
     let (load_seconds, warmup_seconds) = (load.as_secs_f64(), warmup.as_secs_f64());
     let fingerprint = format!("fp_{}_{}", manifest.id, manifest.version);

@@ -13,6 +13,7 @@ use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::prim::{Array, Kv, Progress, Str, StrOut};
 use serde::Deserialize;
 
+use super::engine::Engine;
 use super::error::LoadError;
 use super::failed::Failed;
 use super::handle::EngineHandle;
@@ -37,7 +38,7 @@ pub struct Order<'a> {
 /// A warm engine and what is known about it.
 pub struct Built {
     /// The engine.
-    pub handle: EngineHandle,
+    pub engine: Box<dyn Engine>,
     /// What it is and can do.
     pub card: Card,
     /// Time to load the weights and build.
@@ -103,7 +104,7 @@ pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadErr
     // SAFETY: the handle is fresh: nothing else calls the engine, so its lock may be gone around.
     unsafe { handle.warmup(watch.progress()) }.map_err(|(c, f)| fault(LoadStage::Warmup, c, f))?;
     let card = handle.card().map_err(|message| LoadError::new(id.clone(), LoadStage::Build, message))?;
-    Ok(Built { handle, card, load, warmup: warm.elapsed() })
+    Ok(Built { engine: Box::new(handle), card, load, warmup: warm.elapsed() })
 }
 
 type Step<T> = Result<T, (u32, Failed)>;
