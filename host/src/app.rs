@@ -46,7 +46,7 @@ pub fn run(config: Config) -> Result<(), Failed> {
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose(&config, &executable, &metrics)
         .map_err(|fault| Failed { message: fault.message, usage: fault.usage })?;
-    for (name, value) in chosen.environment() {
+    for (name, value) in chosen.environment(&config) {
         env::set_before_threads(name, value).map_err(Failed::usage)?;
     }
     // One thread for sockets and bodies: more would wake each other for every token. The engines have their own.

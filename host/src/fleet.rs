@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod choose;
 mod keeper;
 mod raise;
+mod shelf;
 mod slot;
 mod watch;
 

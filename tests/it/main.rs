@@ -8,6 +8,7 @@ mod clients;
 mod completions;
 mod errors;
 mod hot;
+mod isolate;
 mod lifecycle;
 mod metrics;
 mod mix;

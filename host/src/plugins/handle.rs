@@ -6,6 +6,7 @@ use core::ffi::c_void;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cascadia_plugin_api::abi::chunk as wire;
@@ -100,6 +101,7 @@ impl EngineHandle {
         let mut failed = Failed::default();
         let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push };
         let budget = u32::try_from(budget.as_micros()).unwrap_or(u32::MAX);
+        self.link.steps.fetch_add(1, Ordering::Relaxed);
         let inside = Inside::enter(self.link, chunks);
         // SAFETY: the engine lives while the lock is held; sink, out and error callback outlive the call.
         let code = unsafe { (self.library.engine.step)(engine.0, budget, sink, &raw mut out, failed.out()) };
@@ -119,6 +121,15 @@ impl EngineHandle {
             code
         };
         if code == code::OK { Ok(()) } else { Err((code, failed)) }
+    }
+}
+
+impl Drop for EngineHandle {
+    /// An engine that no worker took over does not stay with its weights.
+    fn drop(&mut self) {
+        if self.end(Duration::from_secs(1)).is_err() {
+            tracing::debug!("an engine that was given up did not close cleanly");
+        }
     }
 }
 
@@ -250,9 +261,8 @@ struct Leave(#[expect(dead_code, reason = "keeps the address alive")] Box<Inside
 impl Inside {
     fn enter(link: &'static Link, receiver: &mut dyn Chunks) -> Leave {
         // SAFETY: only the lifetime is changed; `Leave` ends the reception before the borrow ends.
-        let receiver = unsafe {
-            std::mem::transmute::<*mut (dyn Chunks + '_), *mut (dyn Chunks + 'static)>(receiver)
-        };
+        let receiver =
+            unsafe { std::mem::transmute::<*mut (dyn Chunks + '_), *mut (dyn Chunks + 'static)>(receiver) };
         let mut inside = Box::new(Inside { link, receiver });
         INSIDE.set(Some(&raw mut *inside));
         Leave(inside)
@@ -295,9 +305,11 @@ impl Chunks for Pieces<'_> {
     }
 }
 
+/// What a chunk says, in the host's terms.
+///
 /// # Safety
 /// What the chunk views must be readable for the call.
-unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
+pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
     // SAFETY: the caller vouches for it.
     let (tokens, bytes) = unsafe { (chunk.tokens.scalars::<u32>(), chunk.bytes.bytes()) };
     let has = |bit: u32| chunk.flags & bit != 0;

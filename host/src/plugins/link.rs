@@ -4,19 +4,25 @@
 //! engine ever built.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
+
+use super::isolate::bell::Bell;
 
 /// One per worker.
 pub struct Link {
     /// Id of the plugin, for its metrics.
     pub plugin: String,
     pub(super) heartbeat: AtomicU64,
+    /// Steps of the engine that nobody has counted yet.
+    pub(super) steps: AtomicU64,
     epoch: Mutex<u64>,
     changed: Condvar,
+    /// Rung at each wake, for a driver that sleeps on descriptors. It is taken away when its owner ends: links stay.
+    bell: Mutex<Option<Arc<Bell>>>,
     flags: Mutex<Flags>,
 }
 
@@ -32,8 +38,10 @@ impl Link {
         let link: &'static Link = Box::leak(Box::new(Link {
             plugin: plugin.to_owned(),
             heartbeat: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             epoch: Mutex::new(0),
             changed: Condvar::new(),
+            bell: Mutex::new(None),
             flags: Mutex::default(),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
@@ -49,11 +57,24 @@ impl Link {
     pub fn wake(&self) {
         *self.epoch.lock() += 1;
         self.changed.notify_one();
+        if let Some(bell) = &*self.bell.lock() {
+            bell.ring();
+        }
+    }
+
+    /// Sets what every wake rings, or takes it away.
+    pub(super) fn hang(&self, bell: Option<Arc<Bell>>) {
+        *self.bell.lock() = bell;
     }
 
     /// Number of heartbeats so far.
     pub fn heartbeats(&self) -> u64 {
         self.heartbeat.load(Ordering::Relaxed)
+    }
+
+    /// Steps that the engine made since the last question.
+    pub fn take_steps(&self) -> u64 {
+        self.steps.swap(0, Ordering::Relaxed)
     }
 
     /// Number of wakes so far. Read it before looking for work, give it to [`Link::wait`] after finding none.
@@ -85,6 +106,11 @@ impl Link {
         if let Some(flag) = self.flags.lock().by_task.get(&task) {
             flag.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the task's flag is raised.
+    pub(super) fn is_raised(&self, task: u64) -> bool {
+        self.flag(task).is_some_and(|flag| flag.load(Ordering::Relaxed) != 0)
     }
 
     /// The engine has finished the task.

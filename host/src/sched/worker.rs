@@ -232,8 +232,9 @@ impl Worker {
             let seen = link.epoch();
             self.admit();
             let mut receiver = Reception { worker: &self, ahead: false };
-            self.own.steps.inc();
-            match self.engine.step(STEP_BUDGET, &mut receiver) {
+            let stepped = self.engine.step(STEP_BUDGET, &mut receiver);
+            self.own.steps.inc_by(link.take_steps());
+            match stepped {
                 Err(failure) => {
                     self.broken(&failure);
                     break;

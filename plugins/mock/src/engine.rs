@@ -15,10 +15,11 @@ use parking_lot::Mutex;
 
 use crate::batch::{Batch, Block};
 use crate::control::{fail_if, panic_if, spend};
+use crate::crash::crash;
 use crate::inbox::Inbox;
 use crate::meter::Meter;
 use crate::options::Options;
-use crate::order::{Crash, Order, Site};
+use crate::order::{Order, Site};
 use crate::run::{Fault, Run};
 use crate::tray::Delivery;
 use crate::{card, prompt};
@@ -171,15 +172,5 @@ fn refuse_unsupported(task: &Task) -> Result<()> {
         () if !task.adapter.is_empty() => Err(Error::unsupported("adapters")),
         () if task.grammar.0 != GrammarKind::None => Err(Error::unsupported("grammars")),
         () => Ok(()),
-    }
-}
-
-/// Crashes in the call `site` in the way asked for, if any.
-fn crash(how: Option<Crash>, site: Site) {
-    let Some(how) = how else { return };
-    log(Level::Warn, "fault", "crashes as asked", &[("call", site.name())]);
-    match how {
-        Crash::Panic => panic!("the prompt asked for a panic in {}", site.name()),
-        Crash::Abort => std::process::abort(),
     }
 }

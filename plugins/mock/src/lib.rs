@@ -11,6 +11,7 @@ mod cache;
 mod card;
 mod code;
 mod control;
+mod crash;
 mod engine;
 #[cfg(test)]
 mod fixture;

@@ -4,8 +4,9 @@
 
 use cascadia_plugin_api::sdk::{Error, Task};
 
+use crate::crash::Crash;
 use crate::options::{Options, nanos};
-use crate::order::{Crash, Order, Site};
+use crate::order::{Order, Site};
 use crate::plan::Plan;
 use crate::prompt;
 use crate::script::{End, Item, MAX_ITEMS, Script, Token};
