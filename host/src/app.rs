@@ -104,7 +104,8 @@ async fn serve(
 
 /// What ran in the process of a run that did not end in good order may have ended it.
 fn suggest_isolation(suspects: &[String], config: &Config) {
-    let here: Vec<_> = suspects.iter().filter(|id| !config.plugins.isolates(id)).map(String::as_str).collect();
+    let here: Vec<_> =
+        suspects.iter().filter(|id| !config.plugins.isolates(id)).map(String::as_str).collect();
     if !here.is_empty() {
         let plugins = here.join(",");
         tracing::warn!(

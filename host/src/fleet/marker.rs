@@ -34,7 +34,8 @@ impl Marker {
         }
         let Some(file) = &self.file else { return };
         let text: String = plugins.iter().flat_map(|id| [id, "\n"]).collect();
-        let written = file.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(file, text));
+        let written =
+            file.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(file, text));
         if let Err(error) = written {
             tracing::debug!(file = %file.display(), %error, "no note of this run is kept");
         }
