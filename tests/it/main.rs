@@ -3,6 +3,7 @@
 mod admission;
 mod cancel;
 mod chat;
+mod choices;
 mod cli;
 mod clients;
 mod completions;

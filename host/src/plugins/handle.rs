@@ -15,7 +15,7 @@ use cascadia_plugin_api::abi::engine::{
     EngineV1, SINK_GO_ON, SINK_STOP, STEP_IDLE, STEP_MORE, STEP_WAIT, Sink, StepOut,
 };
 use cascadia_plugin_api::abi::prim::{Array, Str};
-use cascadia_plugin_api::abi::task::{self, Grammar, Task, Trace};
+use cascadia_plugin_api::abi::task::{self, Grammar, LogitBias, Task, Trace};
 use cascadia_plugin_api::ext::{LoadReport, ModelCardV1};
 use parking_lot::RwLock;
 
@@ -24,7 +24,7 @@ use super::failed::{Failed, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
-use crate::generate::{Failure, Finish, Piece, Request};
+use crate::generate::{Bias, Failure, Finish, Logprobs, Piece, Request};
 
 /// Takes the boundary's chunks as they are pushed.
 pub(super) trait Chunks {
@@ -199,6 +199,12 @@ impl Engine for EngineHandle {
 
 const CLOSED: &str = "the engine is closed";
 
+// A bias of the host is one of the boundary.
+const _: () = assert!(
+    size_of::<Bias>() == size_of::<LogitBias>()
+        && core::mem::offset_of!(Bias, bias) == core::mem::offset_of!(LogitBias, bias)
+);
+
 /// The request as the boundary's task; it views `r`.
 pub(super) fn task(id: u64, r: &Request) -> Task {
     let text = |s: &str| Str::new(s.as_bytes());
@@ -206,9 +212,12 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
     let s = &r.sampling;
     Task {
         struct_size: size_of::<Task>() as u32,
-        flags: flag(r.ignore_eos, task::IGNORE_EOS) | flag(s.seed.is_some(), task::HAS_SEED),
+        flags: flag(r.ignore_eos, task::IGNORE_EOS)
+            | flag(s.seed.is_some(), task::HAS_SEED)
+            | flag(r.logprobs.is_some(), task::LOGPROBS)
+            | flag(r.prompt_logprobs, task::PROMPT_LOGPROBS),
         task: id,
-        group: id,
+        group: r.group,
         request_id: text(&r.id),
         session_id: Str::EMPTY,
         trace: Trace { trace_id: [0; 16], span_id: [0; 8], flags: 0 },
@@ -226,11 +235,11 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
         frequency_penalty: s.frequency_penalty,
         presence_penalty: s.presence_penalty,
         seed: s.seed.unwrap_or(0),
-        logit_bias: Array::EMPTY,
+        logit_bias: Array::new(&r.logit_bias),
         banned: Array::EMPTY,
-        allowed: Array::EMPTY,
+        allowed: Array::new(&r.allowed),
         stop_tokens: Array::new(&r.stop_tokens),
-        top_logprobs: 0,
+        top_logprobs: r.logprobs.unwrap_or(0),
         prompt_top_logprobs: 0,
         generated_from: r.tokens.len() as u64,
         grammar: Grammar { kind: task::GRAMMAR_NONE, flags: 0, text: Str::EMPTY },
@@ -312,6 +321,11 @@ impl Chunks for Pieces<'_> {
 pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
     // SAFETY: the caller vouches for it.
     let (tokens, bytes) = unsafe { (chunk.tokens.scalars::<u32>(), chunk.bytes.bytes()) };
+    // SAFETY: as above.
+    let (chosen, top_ids, top, prompt_logprobs) = unsafe {
+        let (ids, top) = (chunk.top_ids.scalars::<u32>(), chunk.top_logprobs.scalars::<f32>());
+        (chunk.logprobs.scalars::<f32>(), ids, top, chunk.prompt_logprobs.scalars::<f32>())
+    };
     let has = |bit: u32| chunk.flags & bit != 0;
     let finish = match chunk.finish {
         wire::FINISH_NONE => None,
@@ -331,6 +345,8 @@ pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
         bytes,
         prompt_tokens: has(wire::HAS_PROMPT_TOKENS).then_some(chunk.prompt_tokens),
         cached_tokens: has(wire::HAS_CACHED_TOKENS).then_some(chunk.cached_tokens),
+        logprobs: Logprobs { chosen: &chosen, top_ids: &top_ids, top: &top, k: chunk.top_k as usize },
+        prompt_logprobs: &prompt_logprobs,
         finish,
     };
     receiver.piece(chunk.task, piece);

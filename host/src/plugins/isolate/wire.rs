@@ -228,6 +228,7 @@ mod tests {
             stop_tokens: vec![2, 3],
             stops: Vec::new(),
             sampling: Sampling { seed: Some(5), top_k: 40, ..Sampling::default() },
+            ..Request::default()
         }
     }
 
