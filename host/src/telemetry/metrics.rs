@@ -41,6 +41,8 @@ pub struct Metrics {
     pub queue_depth: IntGauge,
     /// Waits for a slot, in seconds.
     pub queue_wait: Histogram,
+    /// Fields of requests that nobody knows.
+    pub unknown_fields: IntCounter,
     /// Streams ended because the client did not read.
     pub slow_clients: IntCounter,
 }
@@ -133,6 +135,11 @@ impl Metrics {
             inflight: int_gauge(r, &names::INFLIGHT),
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
+            unknown_fields: keep(
+                r,
+                IntCounter::new(names::UNKNOWN_FIELDS.name, names::UNKNOWN_FIELDS.help)
+                    .expect("PANIC: the name is valid"),
+            ),
             slow_clients: keep(
                 r,
                 IntCounter::new(names::SLOW_CLIENTS.name, names::SLOW_CLIENTS.help)

@@ -126,6 +126,8 @@ families! {
         "Plugins that could not be brought up, by the stage that failed.";
     PLUGIN_PROTOCOL: Own Counter "cascadia_plugin_protocol_errors_total" ["kind"] &[],
         "Chunks that broke the rules of the plugin boundary and were dropped or repaired.";
+    UNKNOWN_FIELDS: Own Counter "cascadia_api_unknown_fields_total" [] &[],
+        "Fields of requests that nobody knows and that were ignored; many mean a client that expects another server.";
     SLOW_CLIENTS: Own Counter "cascadia_slow_clients_total" [] &[],
         "Streams ended because the client did not read.";
     BUILD_INFO: Own Gauge "cascadia_build_info" ["version"] &[],
