@@ -18,6 +18,7 @@ pub mod precheck;
 pub mod proof;
 pub mod services;
 pub mod template;
+pub mod transport;
 
 pub use build::{Built, Card};
 pub use error::LoadError;

@@ -91,6 +91,7 @@ pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadErr
     }
     let begun = Instant::now();
     let link = Link::new(id);
+    let unbuilt = link.until_built();
     let builder =
         Builder::new(library, order.engine, link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     builder.configure(order.options).map_err(|(c, f)| fault(LoadStage::Options, c, f))?;
@@ -103,6 +104,7 @@ pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadErr
     // SAFETY: the handle is fresh: nothing else calls the engine, so its lock may be gone around.
     unsafe { handle.warmup(watch.progress()) }.map_err(|(c, f)| fault(LoadStage::Warmup, c, f))?;
     let card = handle.card().map_err(|message| LoadError::new(id.clone(), LoadStage::Build, message))?;
+    unbuilt.built();
     Ok(Built { handle, card, load, warmup: warm.elapsed() })
 }
 

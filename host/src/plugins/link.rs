@@ -1,4 +1,5 @@
-//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags. A plugin names it by address.
+//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags, and what it has open to other stages. A
+//! plugin names it by address.
 //!
 //! Links are never freed: a plugin's thread may hold the address for as long as the process lives. There is one per
 //! engine ever built.
@@ -10,6 +11,8 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::transport::{Ends, Limits};
+
 /// One per worker.
 pub struct Link {
     /// Id of the plugin, for its metrics.
@@ -18,6 +21,7 @@ pub struct Link {
     epoch: Mutex<u64>,
     changed: Condvar,
     flags: Mutex<Flags>,
+    ends: Ends,
 }
 
 #[derive(Default)]
@@ -35,6 +39,7 @@ impl Link {
             epoch: Mutex::new(0),
             changed: Condvar::new(),
             flags: Mutex::default(),
+            ends: Ends::new(plugin, Limits::CONTRACT),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
         link
@@ -95,8 +100,43 @@ impl Link {
         }
     }
 
+    /// Its links to other stages.
+    pub(super) fn ends(&'static self) -> &'static Ends {
+        &self.ends
+    }
+
+    /// Closes its links to other stages and its listeners, for ever: the engine is gone.
+    pub fn close_links(&self) {
+        self.ends.close();
+    }
+
+    /// Closes them when dropped, unless the engine that they are for was built.
+    pub(super) fn until_built(&'static self) -> Unbuilt {
+        Unbuilt { link: Some(self) }
+    }
+
     pub(super) fn flag(&self, task: u64) -> Option<&'static AtomicU32> {
         self.flags.lock().by_task.get(&task).copied()
+    }
+}
+
+/// Closes the links of a worker whose engine does not come to be.
+pub(super) struct Unbuilt {
+    link: Option<&'static Link>,
+}
+
+impl Unbuilt {
+    /// The engine is there; it closes them.
+    pub(super) fn built(mut self) {
+        self.link = None;
+    }
+}
+
+impl Drop for Unbuilt {
+    fn drop(&mut self) {
+        if let Some(link) = self.link {
+            link.close_links();
+        }
     }
 }
 

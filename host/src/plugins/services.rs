@@ -1,12 +1,13 @@
 //! The host's side of the boundary: the tables it lends to plugins.
 //!
-//! Every function here is called by foreign code from any thread: it checks what it is given, never blocks for long, and
-//! never lets a panic out.
+//! Every function here is called by foreign code from any thread: it checks what it is given, never blocks for long (but
+//! in the transport, which waits to a deadline), and never lets a panic out.
 #![expect(unsafe_code, reason = "functions that foreign code calls")]
 
 pub mod dlopen;
 mod log;
 mod metrics;
+mod transport;
 mod worker;
 
 use core::ffi::c_void;
@@ -55,6 +56,8 @@ unsafe extern "C" fn get_service(id: Str) -> *const c_void {
         (&raw const worker::HEARTBEAT).cast()
     } else if is(ids::HOST_DLOPEN) {
         (&raw const dlopen::TABLE).cast()
+    } else if is(ids::HOST_TRANSPORT) {
+        (&raw const transport::TABLE).cast()
     } else {
         core::ptr::null()
     }

@@ -279,5 +279,6 @@ impl Drop for Rig {
         note("destroy");
         // SAFETY: the last call on the engine, nothing else runs: the rig is owned here.
         unsafe { (self.subject.engine.destroy)(self.engine) }
+        self.link.close_links();
     }
 }
