@@ -9,6 +9,7 @@ mod completions;
 mod errors;
 mod hot;
 mod lifecycle;
+mod links;
 mod metrics;
 mod mix;
 mod ov_genai;

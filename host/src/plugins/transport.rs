@@ -312,6 +312,12 @@ impl End {
     }
 }
 
+/// What a peer that opens a link for `purpose` says first: a stage is tried with peers that break off after it.
+pub fn greeting(purpose: &str) -> Vec<u8> {
+    let (word, largest) = (hello::Word::Hello, Limits::CONTRACT.tensor);
+    hello::Hello { word, largest, text: purpose.to_owned() }.bytes()
+}
+
 /// A link to the next peer that comes to the listener.
 pub fn accept(listener: u64, until: Until, metrics: &Arc<TransportMetrics>) -> Result<u64> {
     let found = match table().read().get(&listener) {
