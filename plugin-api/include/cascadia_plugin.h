@@ -565,7 +565,7 @@ typedef struct cascadia_frame_out {
  *
  * A link that the peer closed, that broke, or on which the peer broke these rules, answers NOT_CONNECTED from then on, with the
  * reason. Whole frames that came before an orderly close can still be received. A dead machine is found within about a
- * minute by TCP's keep-alive; a process that hangs is not: that is what deadlines are for. */
+ * minute on an idle link, by TCP's keep-alive; with bytes on their way to it, or where a process hangs, by deadlines. */
 typedef struct cascadia_host_transport_v1 {
     uint32_t struct_size;
     uint32_t flags;

@@ -161,6 +161,23 @@ mod tests {
     }
 
     #[test]
+    fn links_are_closed_unless_the_engine_was_built() {
+        let metrics = crate::telemetry::metrics::Metrics::new();
+        let listen = |link: &'static Link| link.ends().listen(":0", "test", &metrics.transport);
+        let given_up = Link::new("test");
+        let unbuilt = given_up.until_built();
+        let (handle, _) = listen(given_up).expect("open");
+        drop(unbuilt);
+        assert!(crate::plugins::transport::fd(handle).is_none());
+        assert!(listen(given_up).is_err());
+        let built = Link::new("test");
+        built.until_built().built();
+        let (handle, _) = listen(built).expect("open");
+        built.close_links();
+        assert!(crate::plugins::transport::fd(handle).is_none());
+    }
+
+    #[test]
     fn a_flag_is_lent_clean_again() {
         let link = Link::new("test");
         let flag = link.lend(1);

@@ -217,9 +217,10 @@ table! {
     ///
     /// # When a link ends
     /// A link that the peer closed, that broke, or on which the peer broke these rules, answers NOT_CONNECTED from then on, with
-    /// the reason. Frames that came whole before a peer's orderly close can still be received. A dead machine or cut network is
-    /// found within about a minute, also on an idle link, by TCP's keep-alive; a process that hangs is not: that is what
-    /// deadlines are for. Nothing is dialled again by itself.
+    /// the reason. Frames that came whole before a peer's orderly close can still be received. A dead machine or a cut network is
+    /// found within about a minute on an idle link, by TCP's keep-alive; with bytes on their way to it by the deadline of
+    /// who waits, or by the system after a quarter of an hour. A process that hangs is for deadlines alone. Nothing is
+    /// dialled again by itself.
     TransportV1 as "cascadia_host_transport_v1" {
         /// Size of this struct as the host was built.
         struct_size: u32,

@@ -77,6 +77,8 @@ fn greet(
         match greeting.pull(&stream) {
             Ok(Some(Hello { word: Word::Welcome, largest, .. })) => return Ok(Ok(Guest { stream, largest })),
             Ok(Some(Hello { word: Word::Refused, text, .. })) => {
+                // Its words go into a line of ours.
+                let text = text.replace(char::is_control, " ");
                 return Err(Error::Rejected(format!("{address} refused this stage: {text}")));
             }
             Ok(Some(Hello { word: Word::Hello, .. })) => {

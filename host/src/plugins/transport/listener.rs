@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -22,6 +22,8 @@ use crate::telemetry::transport::TransportMetrics;
 
 /// Connections that are greeted at once; a further one takes the place of the oldest.
 const GREETED: usize = 16;
+/// Between two lines in the log about refused connections: a scan of the port must not fill it.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// A listener of a worker.
 pub struct Listener {
@@ -34,6 +36,7 @@ pub struct Listener {
     limits: Limits,
     metrics: Arc<TransportMetrics>,
     arriving: Mutex<Vec<Arriving>>,
+    warned: Mutex<Option<Instant>>,
     closed: AtomicBool,
 }
 
@@ -71,7 +74,7 @@ impl Listener {
         if !asked.is_local() {
             tracing::warn!(address = %bound, purpose, "stages on other machines may come in; links have no keys");
         }
-        let arriving = Mutex::default();
+        let (arriving, warned) = (Mutex::default(), Mutex::default());
         Ok(Listener {
             acceptor,
             bound,
@@ -80,6 +83,7 @@ impl Listener {
             limits,
             metrics,
             arriving,
+            warned,
             closed: AtomicBool::new(false),
         })
     }
@@ -186,7 +190,12 @@ impl Listener {
 
     fn refuse(&self, stream: &Stream, why: &str) {
         self.metrics.error(LinkError::Rejected);
-        tracing::warn!(address = %self.bound, why, "a connection to a stage was refused");
+        let mut warned = self.warned.lock();
+        if warned.is_none_or(|at| at.elapsed() >= QUIET) {
+            *warned = Some(Instant::now());
+            tracing::warn!(address = %self.bound, why, "a connection to a stage was refused");
+        }
+        drop(warned);
         let refusal = Hello { word: Word::Refused, largest: 0, text: why.to_owned() };
         // A stranger may not listen; one more look at what it said keeps the system from taking the answer back.
         if say(stream, &refusal, Instant::now()).is_ok() {

@@ -24,8 +24,6 @@ const ATTEMPT: Duration = Duration::from_secs(3);
 const PROBE_AFTER: i32 = 30;
 const PROBE_EVERY: i32 = 10;
 const PROBES: i32 = 3;
-/// How long sent bytes may stay without an answer of the peer's system. Milliseconds.
-const UNANSWERED: i32 = 60_000;
 
 /// A connection.
 #[derive(Debug)]
@@ -89,7 +87,7 @@ impl Stream {
                 set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, PROBE_AFTER)?;
                 set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, PROBE_EVERY)?;
                 set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, PROBES)?;
-                set(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, UNANSWERED)?;
+                // Not TCP_USER_TIMEOUT: it would also end the link to a peer that is well and takes long to read.
             }
         }
         Ok(self)
