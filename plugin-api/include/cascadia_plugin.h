@@ -589,9 +589,9 @@ typedef struct cascadia_host_transport_v1 {
     /* [any] Receives one frame (this one waits). What has come of a frame when the deadline passes is kept for the next call;
      * a frame that has begun and stands still for 30 s ends the link. */
     uint32_t (*recv)(uint64_t link, uint64_t deadline_ns, cascadia_frame_out out, cascadia_err_out err);
-    /* [any] A descriptor to poll for reading: of a link, (a part of) a frame or its end waits; of a listener, a peer does. -1
-     * for a closed handle. Only to poll, and not after close. */
-    int32_t (*poll_fd)(uint64_t handle);
+    /* [any] A descriptor to poll for reading: (a part of) a frame or the link's end waits. -1 for a closed link. Only to
+     * poll, and not after close. */
+    int32_t (*poll_fd)(uint64_t link);
     /* [any] Closes a link or listener; calls that wait on it answer CLOSED. */
     void (*close)(uint64_t handle);
 } cascadia_host_transport_v1;
@@ -794,7 +794,7 @@ template <size_t N> struct cascadia_text {
     "\"cascadia_host_dlopen_v1\":\"042cd3a12a892483\"," \
     "\"cascadia_iovec\":\"bdc1aa233cf65b29\"," \
     "\"cascadia_frame_out\":\"0564da2e2682f661\"," \
-    "\"cascadia_host_transport_v1\":\"76ad2cfd7c9f2799\"," \
+    "\"cascadia_host_transport_v1\":\"ffc13f15a8be0faf\"," \
     "\"cascadia_model_card_v1\":\"01f9933bd864e915\"," \
     "\"cascadia_load_report\":\"f528f6a9242d766b\"," \
     "\"cascadia_load_report_v1\":\"a2b54e9eb4885d21\""

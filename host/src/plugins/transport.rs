@@ -17,7 +17,6 @@ mod socket;
 pub mod until;
 
 use std::collections::HashMap;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -335,12 +334,9 @@ pub fn link(handle: u64) -> Result<Arc<Link>> {
     }
 }
 
-/// The descriptor of a link or listener, for polling.
-pub fn fd(handle: u64) -> Option<i32> {
-    match table().read().get(&handle)? {
-        End::Link(link, _) => Some(link.fd().as_raw_fd()),
-        End::Listener(listener, ..) => Some(listener.fd().as_raw_fd()),
-    }
+/// Whether something is open under that handle.
+pub fn is_open(handle: u64) -> bool {
+    table().read().contains_key(&handle)
 }
 
 /// Closes a link or a listener; nothing for a handle that is closed.

@@ -247,9 +247,9 @@ table! {
         /// Receives one frame. What has come of a frame when the deadline passes is kept, and the next call goes on with it,
         /// so that a short deadline loses nothing; but a frame that has begun and stands still for 30 s ends the link.
         recv: unsafe extern "C" fn(link: u64, deadline_ns: u64, out: FrameOut, err: ErrOut) -> u32,
-        /// A descriptor to poll for reading: of a link it is readable when (a part of) a frame, or its end, waits; of a
-        /// listener when a peer does. -1 for a handle that is closed. Only to poll, and not after `close`.
-        poll_fd: unsafe extern "C" fn(handle: u64) -> i32,
+        /// A descriptor to poll for reading: readable when (a part of) a frame, or the link's end, waits. -1 for a link that is
+        /// closed. Only to poll, and not after `close`.
+        poll_fd: unsafe extern "C" fn(link: u64) -> i32,
         /// Closes a link or listener, from any thread; calls that wait on it answer CLOSED. Nothing for a closed handle.
         close: unsafe extern "C" fn(handle: u64),
     }

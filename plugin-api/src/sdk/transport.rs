@@ -100,11 +100,6 @@ impl Listener {
         made(handle, failed).map(Link)
     }
 
-    /// A descriptor that is readable when a peer waits.
-    pub fn poll_fd(&self) -> Option<RawFd> {
-        poll_fd(self.handle)
-    }
-
     /// Closes it; an `accept` that waits fails with CLOSED.
     pub fn close(&self) {
         close(self.handle);
@@ -161,7 +156,9 @@ impl Link {
 
     /// A descriptor that is readable when (a part of) a frame waits, or its end.
     pub fn poll_fd(&self) -> Option<RawFd> {
-        poll_fd(self.0)
+        // SAFETY: any number is a handle, if only of nothing.
+        let fd = unsafe { (transport().ok()?.poll_fd)(self.0) };
+        (fd >= 0).then_some(fd)
     }
 
     /// Closes it; calls that wait on it fail with CLOSED.
@@ -211,12 +208,6 @@ unsafe extern "C" fn taken<T, F: FnOnce(Frame<'_>) -> T>(
     }
 }
 
-fn poll_fd(handle: u64) -> Option<RawFd> {
-    // SAFETY: any number is a handle, if only of nothing.
-    let fd = unsafe { (transport().ok()?.poll_fd)(handle) };
-    (fd >= 0).then_some(fd)
-}
-
 fn close(handle: u64) {
     if let Ok(table) = transport() {
         // SAFETY: as above.
@@ -234,4 +225,46 @@ fn done(code: u32, failed: Option<Error>) -> Result<()> {
 
 fn no_reason() -> Error {
     Error::backend("the host's transport failed and gave no reason")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the closure of a `recv` makes of a frame that the host hands out.
+    fn hand_out<T>(
+        kind: u32,
+        dims: &[u64],
+        bytes: &[u8],
+        take: impl FnOnce(Frame<'_>) -> T,
+    ) -> Option<std::thread::Result<T>> {
+        let mut taking = Taking { take: Some(take), taken: None, kind: 0 };
+        let out = taking.out();
+        // SAFETY: the context is the value above; the views outlive the calls.
+        unsafe { (out.set)(out.ctx, kind, 5, Array::new(dims), Str::new(bytes)) };
+        taking.taken
+    }
+
+    #[test]
+    fn frames_are_handed_out_by_their_kind() {
+        let tensor = hand_out(FRAME_TENSOR, &[2], b"hi", |frame| {
+            frame == Frame::Tensor { dtype: 5, dims: &[2], bytes: b"hi" }
+        });
+        assert!(matches!(tensor, Some(Ok(true))));
+        assert!(matches!(hand_out(FRAME_RAW, &[], b"hi", |f| f == Frame::Raw(b"hi")), Some(Ok(true))));
+        assert!(hand_out(9, &[], b"", |_| ()).is_none());
+    }
+
+    #[test]
+    fn a_panic_of_the_closure_does_not_reach_the_host() {
+        let taken = hand_out(FRAME_RAW, &[], b"", |_| panic!("as the test asks"));
+        assert!(matches!(taken, Some(Err(_))));
+    }
+
+    #[test]
+    fn no_moment_is_taken_for_the_default() {
+        assert_ne!(Deadline::at(0), Deadline::DEFAULT);
+        assert_ne!(Deadline::within(Duration::ZERO), Deadline::DEFAULT);
+        assert_eq!(Deadline::within(Duration::MAX), Deadline::at(u64::MAX));
+    }
 }

@@ -3,6 +3,7 @@
 
 use core::ffi::c_void;
 use std::io::IoSlice;
+use std::os::fd::AsRawFd;
 
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::host::{FrameOut, IoVec, TransportV1};
@@ -141,8 +142,8 @@ unsafe extern "C" fn recv(link: u64, deadline_ns: u64, out: FrameOut, err: ErrOu
     call(err, || transport::link(link)?.recv(until(deadline_ns), hand_out)).0
 }
 
-unsafe extern "C" fn poll_fd(handle: u64) -> i32 {
-    guarded("transport", -1, || transport::fd(handle).unwrap_or(-1))
+unsafe extern "C" fn poll_fd(link: u64) -> i32 {
+    guarded("transport", -1, || transport::link(link).map_or(-1, |link| link.fd().as_raw_fd()))
 }
 
 unsafe extern "C" fn close(handle: u64) {

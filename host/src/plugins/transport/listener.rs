@@ -209,9 +209,4 @@ impl Listener {
         self.closed.store(true, Ordering::Release);
         self.acceptor.end();
     }
-
-    /// What to poll.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.acceptor.as_fd()
-    }
 }

@@ -331,7 +331,7 @@ fn the_end_of_a_worker_ends_every_wait_of_it() {
         }
         let late = ends.listen(":0", PURPOSE, &stage.metrics.transport).expect_err("closed");
         assert!(matches!(late, Error::Closed(_)), "{late}");
-        assert!(matches!(link(listener), Err(Error::Closed(_))) && fd(listener).is_none());
+        assert!(matches!(link(listener), Err(Error::Closed(_))) && !is_open(listener));
     }
     assert!(!unix.exists());
 }
@@ -406,6 +406,20 @@ fn what_a_worker_has_open_is_bounded_and_given_back() {
     close(listener);
     let (again, _) = stage.listen(":0");
     assert_ne!(again, listener, "handles are not used again");
+}
+
+#[test]
+fn a_link_can_be_polled_for_frames_and_for_its_end() {
+    let (_a, near, _b, far) = pair(Limits::CONTRACT, ":0");
+    let ready = |time| socket::poll(&[far.fd()], Instant::now() + time).expect("it polls") == [true];
+    assert!(!ready(Duration::ZERO));
+    send(&near, b"frame").expect("sent");
+    assert!(ready(SOON));
+    assert_eq!(far.recv(at_once(), |frame| frame.payload.to_vec()).expect("it is there"), b"frame");
+    assert!(!ready(Duration::ZERO));
+    near.close();
+    assert!(ready(SOON));
+    assert!(matches!(far.recv(at_once(), |_| ()), Err(Error::Lost(_))));
 }
 
 #[test]
