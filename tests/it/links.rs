@@ -8,6 +8,7 @@ use cascadia_tests::setup;
 const LINKED: &str = "two linked stages answer";
 const BREAKS: &str = "a peer that breaks off";
 const GONE: &str = "a stage whose peer is gone";
+const SILENT: &str = "a stage whose peer is silent";
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("PANIC: the target folder's path is text")
@@ -34,6 +35,7 @@ fn a_stage_that_goes_wrong_is_told_by_its_reason() {
         ("mute", LINKED, "no frame began (deadline_exceeded)"),
         ("garbled", LINKED, "the stages answer otherwise"),
         ("once", BREAKS, "is not accepted within"),
+        ("clinging", SILENT, "after close, whose deadline was 2s"),
         ("version", LINKED, "speaks version 99 of the link protocol"),
         ("cut", LINKED, "closed the link inside a frame"),
         ("stall", LINKED, "15 bytes of its header came (deadline_exceeded)"),
@@ -42,7 +44,9 @@ fn a_stage_that_goes_wrong_is_told_by_its_reason() {
     ] {
         let option = format!("relay={relay}");
         let args = ["plugin", "check", text(&mock), "--only", test, "--timeout", "30", "--option", &option];
-        let checked = run(&[&args[..], &["--option", "relay-timeout-ms=1000"]].concat());
+        // Where the stage shall wait too long, so that it is longer than what is allowed.
+        let patience = if relay == "clinging" { "relay-timeout-ms=6000" } else { "relay-timeout-ms=1000" };
+        let checked = run(&[&args[..], &["--option", patience]].concat());
         assert_eq!(checked.status.code(), Some(1), "{relay}: {}{}", checked.output, checked.complaint);
         assert!(checked.output.contains("FAIL"), "{relay}: {}", checked.output);
         assert!(checked.output.contains(found), "{relay}: {found:?} is not in {}", checked.output);

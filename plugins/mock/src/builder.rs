@@ -41,13 +41,14 @@ struct Setup {
 impl Builder for Setup {
     fn configure(&mut self, options: &[(&str, &str)]) -> Result<()> {
         self.options = Options::read(options)?;
-        self.relay.limit(Duration::from_millis(self.options.relay_timeout_ms));
+        let limit = Duration::from_millis(self.options.relay_timeout_ms);
+        self.relay.configure(limit, self.options.relay);
         panic_if(&self.options, "configure");
         Ok(())
     }
 
     fn listen(&mut self, address: &str) -> Result<String> {
-        self.relay.listen(address, self.options.relay)
+        self.relay.listen(address)
     }
 
     fn connect_peers(&mut self, peers: &[(u32, String)]) -> Result<()> {

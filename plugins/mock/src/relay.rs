@@ -35,6 +35,8 @@ pub(crate) enum Manner {
     Garbled,
     /// Only its first peer.
     Once,
+    /// As it should; but a stage with peers does not let go of them when it closes.
+    Clinging,
     /// Wrong on the wire.
     Wire(fault::Wire),
 }
@@ -47,6 +49,7 @@ impl Manner {
             "mute" => Manner::Mute,
             "garbled" => Manner::Garbled,
             "once" => Manner::Once,
+            "clinging" => Manner::Clinging,
             other => Manner::Wire(fault::Wire::read(other)?),
         })
     }
@@ -58,6 +61,7 @@ pub(crate) struct Relay {
     peers: Vec<Peer>,
     rear: Option<Rear>,
     limit: Duration,
+    manner: Manner,
     closed: AtomicBool,
 }
 
@@ -91,18 +95,19 @@ impl Relay {
             peers: Vec::new(),
             rear: None,
             limit: Duration::from_secs(2),
+            manner: Manner::Right,
             closed: AtomicBool::new(false),
         }
     }
 
-    /// Sets how long one way may take.
-    pub(crate) fn limit(&mut self, limit: Duration) {
-        self.limit = limit;
+    /// Sets how long one way may take, and how the stage behaves.
+    pub(crate) fn configure(&mut self, limit: Duration, manner: Manner) {
+        (self.limit, self.manner) = (limit, manner);
     }
 
     /// Listens for stages that send texts; where they find it.
-    pub(crate) fn listen(&mut self, address: &str, manner: Manner) -> Result<String> {
-        if let Manner::Wire(wire) = manner {
+    pub(crate) fn listen(&mut self, address: &str) -> Result<String> {
+        if let Manner::Wire(wire) = self.manner {
             let liar = Liar::listen(address, wire)?;
             let bound = liar.address();
             self.rear = Some(Rear::Liar(liar));
@@ -110,7 +115,7 @@ impl Relay {
         }
         let server = Arc::new(Server {
             listener: self.worker.listen(address, PURPOSE)?,
-            manner,
+            manner: self.manner,
             links: Mutex::default(),
             threads: Mutex::default(),
             closed: AtomicBool::new(false),
@@ -172,6 +177,12 @@ impl Relay {
 
     /// Ends every wait; texts go nowhere from now on.
     pub(crate) fn close(&self) {
+        if self.manner != Manner::Clinging {
+            self.end();
+        }
+    }
+
+    fn end(&self) {
         self.closed.store(true, Ordering::Release);
         for peer in &self.peers {
             if let Some(link) = &*peer.link.lock() {
@@ -188,7 +199,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.close();
+        self.end();
         if let Some(Rear::Honest(server, accepting)) = &mut self.rear {
             let answering = std::mem::take(&mut *server.threads.lock());
             accepting.take().into_iter().chain(answering).for_each(join);

@@ -5,6 +5,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
@@ -19,12 +20,17 @@ use super::setup::Setup;
 use super::sink::Answer;
 use super::subject::Subject;
 use super::{Fault, Outcome, Plan, Test, skip};
+use crate::plugins::link::Link as Worker;
 use crate::plugins::transport;
+use crate::plugins::transport::until::Until;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::transport::TransportMetrics;
 
 pub(super) const TESTS: &[Test] = &[
     Test { name: "two linked stages answer as one engine does", run: linked },
     Test { name: "a peer that breaks off does not end a stage", run: broken_peers },
     Test { name: "a stage whose peer is gone ends its tasks", run: gone },
+    Test { name: "a stage whose peer is silent closes in time", run: silent },
 ];
 
 /// Any free port of this machine.
@@ -201,4 +207,64 @@ fn gone(plan: &Plan) -> Outcome {
     };
     front.close(Duration::from_secs(2))?;
     Ok(format!("after {:.1} s: {how}", begun.elapsed().as_secs_f32()))
+}
+
+/// How long a stage gets to close, and its step to return beside it.
+const CLOSE: Duration = Duration::from_secs(2);
+
+fn silent(plan: &Plan) -> Outcome {
+    let (ask, _) = alone(plan, |rig| Ask::short(&rig.card))?;
+    let subject = Subject::open(plan)?;
+    let rear = Setup::new(subject, plan)?;
+    rear.configure(&plan.options)?;
+    rear.listen(ANYWHERE)?;
+    let Some(purpose) = rear.link.ends().purposes().pop() else {
+        return skip("it does not listen by the host's transport");
+    };
+    drop(rear);
+    let peer = Worker::new("check");
+    let metrics = Metrics::new().transport;
+    let listening = peer.ends().listen(ANYWHERE, &purpose, &metrics);
+    let (listener, address) = listening.map_err(|e| format!("the test cannot listen: {e}"))?;
+    let (tell, heard) = sync_channel(1);
+    std::thread::scope(|scope| {
+        // Ends with the stage's link, which its rig closes.
+        scope.spawn(|| drop(say_nothing(listener, &metrics, || tell.try_send(()).unwrap_or_default())));
+        let setup = Setup::new(subject, plan)?;
+        setup.configure(&plan.options)?;
+        setup.load_as(plan, (0, 2))?;
+        setup.connect(&address)?;
+        let front = Rig::finish_setup(setup, plan)?;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|inner| {
+            // What a step beside a close answers is not asked here, only that it returns.
+            let driver = inner.spawn(|| drop(front.tend(&stop)));
+            front.submit(&ask)?;
+            front.wake();
+            let sent = heard.recv_timeout(plan.patience()).is_ok();
+            note("close beside a step that waits for a silent peer");
+            let begun = Instant::now();
+            let closed = front.close(CLOSE);
+            stop.store(true, Ordering::Release);
+            front.wake();
+            driver.join().map_err(|_| "the test panicked")?;
+            closed?;
+            match begun.elapsed() {
+                took if took > 2 * CLOSE => Err(Fault::Failed(format!(
+                    "the step waited for its peer for {:.1} s after close, whose deadline was {CLOSE:?}",
+                    took.as_secs_f32()
+                ))),
+                took if sent => Ok(format!("{:.1} ms", took.as_secs_f64() * 1e3)),
+                _ => Ok("nothing was sent to the peer".to_owned()),
+            }
+        })
+    })
+}
+
+/// A peer that lets a stage in and then only listens; `heard` is called when something came.
+fn say_nothing(listener: u64, metrics: &Arc<TransportMetrics>, heard: impl Fn()) -> transport::Result<()> {
+    let link = transport::link(transport::accept(listener, Until::Default, metrics)?)?;
+    loop {
+        link.recv(Until::Default, |_| heard())?;
+    }
 }
