@@ -23,6 +23,7 @@ pub mod precheck;
 pub mod proof;
 pub mod services;
 pub mod template;
+pub mod transport;
 
 pub use build::{Built, Card};
 pub use engine::{Engine, Load, Next, Receiver, Taken};

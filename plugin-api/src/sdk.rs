@@ -12,6 +12,7 @@ mod guard;
 mod host;
 mod serial;
 mod task;
+mod transport;
 
 pub use chunk::{Chunk, Finish, Flow, Sink};
 pub use engine::{Builder, Card, Engine, EngineInfo, Load, Next, Plugin, Progress, Shard};
@@ -19,3 +20,4 @@ pub use error::{Error, Result};
 pub use host::{Dependency, Level, Metric, Worker, dlopen, log, log_enabled, now_ns};
 pub use serial::{Serial, SerialEngine};
 pub use task::{GrammarKind, Sampling, Task};
+pub use transport::{Deadline, Frame, Link, Listener};

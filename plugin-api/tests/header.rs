@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cascadia_plugin_api::abi::host::{self, level};
+use cascadia_plugin_api::abi::host::{self, dtype, level};
 use cascadia_plugin_api::abi::{chunk, code, engine, entry, ids, task};
 use cascadia_plugin_api::ext::features;
 use cascadia_plugin_api::{lock, manifest};
@@ -281,6 +281,7 @@ fn constants() -> Vec<Constant> {
         engine as "" { STEP_MORE STEP_IDLE STEP_WAIT SINK_GO_ON SINK_STOP }
         level as "LEVEL_" { ERROR WARN INFO DEBUG TRACE }
         host as "" { METRIC_COUNTER METRIC_GAUGE METRIC_HISTOGRAM DLOPEN_GLOBAL FRAME_TENSOR FRAME_RAW }
+        dtype as "DTYPE_" { F32 F16 BF16 I8 U8 I32 I64 U32 }
         features as "FEATURE_" {
             SAMPLING MIN_P TYPICAL_P PENALTIES REPETITION_PENALTY SEED LOGIT_BIAS TOKEN_LISTS LOGPROBS TOP_LOGPROBS
             PROMPT_LOGPROBS MIN_TOKENS IGNORE_EOS

@@ -12,6 +12,7 @@ mod errors;
 mod hot;
 mod isolate;
 mod lifecycle;
+mod links;
 mod metrics;
 mod mix;
 mod ov_genai;

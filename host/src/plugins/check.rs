@@ -15,6 +15,7 @@ mod cancel;
 mod ending;
 mod fuzz;
 mod leaks;
+mod links;
 mod note;
 mod page;
 mod refuse;
@@ -120,6 +121,7 @@ const TESTS: &[&[Test]] = &[
     refuse::TESTS,
     cancel::TESTS,
     ending::TESTS,
+    links::TESTS,
     surroundings::TESTS,
     leaks::TESTS,
     fuzz::TESTS,

@@ -103,6 +103,7 @@ pub const SERVICES: &[&str] = &[
     ids::HOST_WAKE,
     ids::HOST_HEARTBEAT,
     ids::HOST_DLOPEN,
+    ids::HOST_TRANSPORT,
 ];
 
 /// Reads the section's bytes; the answer to `Err` is one line.

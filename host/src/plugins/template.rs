@@ -31,7 +31,7 @@ const SDK: &[File] = from!("plugin-api":
     "src/table.rs", "src/abi/builder.rs", "src/abi/chunk.rs", "src/abi/code.rs", "src/abi/engine.rs", "src/abi/entry.rs",
     "src/abi/host.rs", "src/abi/plugin.rs", "src/abi/prim.rs", "src/abi/task.rs", "src/sdk/chunk.rs", "src/sdk/engine.rs",
     "src/sdk/error.rs", "src/sdk/export.rs", "src/sdk/guard.rs", "src/sdk/host.rs", "src/sdk/serial.rs",
-    "src/sdk/task.rs",
+    "src/sdk/task.rs", "src/sdk/transport.rs",
 );
 const C: &[File] = from!("templates/plugin-c": "Makefile", "README.md");
 const HEADERS: &[File] = from!("plugin-api/include": "cascadia_plugin.h", "cascadia_plugin.hpp");

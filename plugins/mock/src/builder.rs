@@ -1,5 +1,7 @@
 //! The plugin and the way from options to an engine: configure, load, build, each of which can be told to fail.
 
+use std::time::Duration;
+
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{
     Builder, Engine, EngineInfo, Error, Level, Plugin, Progress, Result, Shard, Worker, log,
@@ -8,6 +10,7 @@ use cascadia_plugin_api::sdk::{
 use crate::control::{fail_if, panic_if, spend};
 use crate::engine::Mock as MockEngine;
 use crate::options::Options;
+use crate::relay::Relay;
 
 /// The plugin.
 pub(crate) struct Mock;
@@ -24,7 +27,7 @@ impl Plugin for Mock {
         if engine != "mock" {
             return Err(Error::new(code::UNSUPPORTED, format!("no engine {engine}; this plugin has mock")));
         }
-        Ok(Box::new(Setup { worker, options: Options::default() }))
+        Ok(Box::new(Setup { worker, options: Options::default(), relay: Relay::new(worker) }))
     }
 }
 
@@ -32,13 +35,24 @@ impl Plugin for Mock {
 struct Setup {
     worker: Worker,
     options: Options,
+    relay: Relay,
 }
 
 impl Builder for Setup {
     fn configure(&mut self, options: &[(&str, &str)]) -> Result<()> {
         self.options = Options::read(options)?;
+        let limit = Duration::from_millis(self.options.relay_timeout_ms);
+        self.relay.configure(limit, self.options.relay);
         panic_if(&self.options, "configure");
         Ok(())
+    }
+
+    fn listen(&mut self, address: &str) -> Result<String> {
+        self.relay.listen(address)
+    }
+
+    fn connect_peers(&mut self, peers: &[(u32, String)]) -> Result<()> {
+        self.relay.connect(peers)
     }
 
     /// There are no weights: the path is not looked at, and need not exist.
@@ -54,6 +68,6 @@ impl Builder for Setup {
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
         panic_if(&self.options, "build");
         fail_if(&self.options.fail_build)?;
-        Ok(Box::new(MockEngine::new(self.worker, self.options)?))
+        Ok(Box::new(MockEngine::new(self.worker, self.options, self.relay)?))
     }
 }

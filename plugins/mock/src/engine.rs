@@ -20,6 +20,7 @@ use crate::inbox::Inbox;
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::order::{Order, Site};
+use crate::relay::Relay;
 use crate::run::{Fault, Run};
 use crate::tray::Delivery;
 use crate::{card, prompt};
@@ -31,14 +32,15 @@ pub(crate) struct Mock {
     card: Card,
     meter: Meter,
     born: Instant,
+    relay: Relay,
     inbox: Mutex<Inbox>,
     /// Locked by the driving thread only.
     batch: Mutex<Batch>,
 }
 
 impl Mock {
-    /// An engine with these options.
-    pub(crate) fn new(worker: Worker, options: Options) -> Result<Mock> {
+    /// An engine with these options and links.
+    pub(crate) fn new(worker: Worker, options: Options, relay: Relay) -> Result<Mock> {
         Ok(Mock {
             card: card::card(&options)?,
             meter: Meter::new(worker),
@@ -46,6 +48,7 @@ impl Mock {
             inbox: Mutex::new(Inbox::new(options.slots, options.max_waiting, options.kv_blocks)),
             batch: Mutex::new(Batch::new(&options)),
             worker,
+            relay,
             options,
         })
     }
@@ -118,6 +121,9 @@ impl Engine for Mock {
     fn step(&self, _budget: Duration, sink: &mut Sink) -> Result<Next> {
         let mut batch = self.batch.lock();
         self.inbox.lock().hand_over(&mut batch, self.now())?;
+        if self.relay.has_peers() {
+            batch.untravelled().for_each(|run| run.travel(|text| self.relay.travel(text)));
+        }
         while let Some(block) = batch.take_block(self.now()) {
             self.block(block);
         }
@@ -150,6 +156,7 @@ impl Engine for Mock {
 
     fn close(&self, _deadline: Duration) -> Result<()> {
         self.inbox.lock().close();
+        self.relay.close();
         self.worker.wake();
         panic_if(&self.options, "close");
         std::thread::sleep(Duration::from_millis(self.options.close_delay_ms));

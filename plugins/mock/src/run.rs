@@ -4,6 +4,7 @@
 
 use cascadia_plugin_api::sdk::{Error, Task};
 
+use crate::code::Code;
 use crate::crash::Crash;
 use crate::options::{Options, nanos};
 use crate::order::{Order, Site};
@@ -43,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) cached: Option<u32>,
     /// Its first chunk was pushed.
     pub(crate) begun: bool,
+    /// Its text has been to the other stages.
+    pub(crate) travelled: bool,
     plan: Plan,
     writer: Writer,
     prefill: u64,
@@ -66,10 +69,30 @@ impl Run {
             own_pace: order.token_delay_ms.map(nanos),
             cached: None,
             begun: false,
+            travelled: false,
             ready_at: 0,
             cancel_at: None,
             task,
             order,
+        }
+    }
+
+    /// Lets the task's text go to the other stages by `way`; the words that come back are the ones to repeat. Where the way
+    /// fails, so does the task.
+    pub(crate) fn travel(&mut self, way: impl FnOnce(&str) -> Result<String, Error>) {
+        self.travelled = true;
+        let sent = prompt::text(&self.task.tokens, &self.task.text);
+        match way(&sent) {
+            Ok(came) if came == sent => {}
+            Ok(came) => {
+                let (opening, script) = prompt::echo(&came);
+                self.plan = Plan::new(opening, script, 1);
+            }
+            Err(error) => {
+                self.order.fail_after = Some(0);
+                self.order.error_code = Some(Code(error.code));
+                self.order.error_message = Some(error.message);
+            }
         }
     }
 

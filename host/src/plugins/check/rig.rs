@@ -65,6 +65,12 @@ impl Rig {
         let setup = Setup::new(subject, plan)?;
         setup.configure(&plan.options)?;
         setup.load(plan)?;
+        Rig::finish_setup(setup, plan)
+    }
+
+    /// Builds and warms the engine of a builder that has its weights.
+    pub(super) fn finish_setup(setup: Setup, plan: &Plan) -> Result<Rig, Fault> {
+        let subject = setup.subject;
         let engine = setup.build()?;
         let mut rig = Rig {
             subject,
@@ -177,6 +183,26 @@ impl Rig {
         }
     }
 
+    /// `[drive]` Steps as a host does that has nothing to ask, until `stop`; another thread ends it with [`Rig::wake`].
+    pub(super) fn tend(&self, stop: &AtomicBool) -> Result<(), String> {
+        loop {
+            let epoch = self.link.epoch();
+            if stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            match self.step()? {
+                Next::More => {}
+                Next::Idle => self.link.wait(epoch, Instant::now() + self.patience),
+                Next::Until(at) => self.link.wait(epoch, at),
+            }
+        }
+    }
+
+    /// Whole frames that went over its links, sent and received.
+    pub(super) fn frames(&self) -> (u64, u64) {
+        self.link.ends().frames()
+    }
+
     /// Steps until every given task has a finish.
     pub(super) fn finish(&self, ids: &[u64]) -> Result<(), String> {
         note("step");
@@ -279,5 +305,6 @@ impl Drop for Rig {
         note("destroy");
         // SAFETY: the last call on the engine, nothing else runs: the rig is owned here.
         unsafe { (self.subject.engine.destroy)(self.engine) }
+        self.link.close_links();
     }
 }
