@@ -8,6 +8,7 @@ mod choices;
 mod cli;
 mod clients;
 mod completions;
+mod conformance;
 mod errors;
 mod hot;
 mod isolate;
