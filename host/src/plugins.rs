@@ -3,6 +3,7 @@
 //! What must hold: nothing of a plugin runs before its file, its manifest and its options were checked; a library is
 //! never closed; types of the boundary end in [`handle`], beyond it only `generate` types travel.
 
+pub mod breach;
 pub mod build;
 pub mod check;
 pub mod elf;
@@ -17,6 +18,7 @@ pub mod options;
 pub mod precheck;
 pub mod proof;
 pub mod services;
+mod strict;
 pub mod template;
 
 pub use build::{Built, Card};

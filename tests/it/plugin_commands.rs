@@ -72,6 +72,9 @@ fn check_passes_the_mock_and_names_what_a_broken_one_does() {
         (r#"{"ignore_cancel":true}"#, "a cancelled task ends soon", "cancel"),
         (r#"{"abort_in":"step"}"#, "exactly one finish", "SIGABRT"),
         (r#"{"step_error_after":1}"#, "exactly one finish", "step"),
+        (r#"{"push_from_thread":true}"#, "nothing is pushed outside of a step", "from another thread"),
+        (r#"{"push_in_submit":true}"#, "nothing is pushed outside of a step", "outside of step"),
+        (r#"{"unknown_finish":true}"#, "the finish says why", "finish is 77"),
     ] {
         let option = format!("order={order}");
         let broken =

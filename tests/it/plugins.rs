@@ -332,7 +332,7 @@ fn second_plugin(dir: &TempDir) -> Result<(PathBuf, String)> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let mark = format!("built-{}", now.as_nanos());
     let source = ECHO.replace("@MARK@", &mark);
-    let plugin = Crate { name: "second-echo", source: &source, manifest: ECHO_MANIFEST };
+    let plugin = Crate { name: "second-echo", source: &source, manifest: ECHO_MANIFEST, api: None };
     let library = crate_build::build(&plugin, &dir.path().join("second-echo"))?;
     Ok((library, mark))
 }

@@ -18,10 +18,12 @@ use cascadia_plugin_api::abi::task::{self, Grammar, Task, Trace};
 use cascadia_plugin_api::ext::{LoadReport, ModelCardV1};
 use parking_lot::RwLock;
 
+use super::breach;
 use super::failed::{Failed, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
+use super::strict::{self, Call};
 use crate::generate::{Failure, Finish, Piece, Request};
 
 /// Takes what an engine pushes during a step.
@@ -82,6 +84,7 @@ impl EngineHandle {
         link: &'static Link,
         engine: *mut c_void,
     ) -> EngineHandle {
+        link.strict.born();
         EngineHandle { library, link, engine: RwLock::new(Some(Engine(engine))) }
     }
 
@@ -108,6 +111,7 @@ impl EngineHandle {
         let Some(engine) = engine.as_ref() else { return Err(closed()) };
         let task = task(id, request);
         let mut failed = Failed::default();
+        let _call = self.link.strict.enter(Call::Submit);
         // SAFETY: the engine lives while the lock is held; the task views `request`, which outlives the call.
         let code = unsafe { (self.library.engine.submit)(engine.0, &raw const task, failed.out()) };
         if code == code::OK { Ok(()) } else { Err(failed.into_failure(code)) }
@@ -121,6 +125,7 @@ impl EngineHandle {
         let mut failed = Failed::default();
         let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push };
         let budget = u32::try_from(budget.as_micros()).unwrap_or(u32::MAX);
+        let _call = self.link.strict.enter(Call::Step);
         let inside = Inside::enter(self.link, receiver);
         // SAFETY: the engine lives while the lock is held; sink, out and error callback outlive the call.
         let code = unsafe { (self.library.engine.step)(engine.0, budget, sink, &raw mut out, failed.out()) };
@@ -139,6 +144,7 @@ impl EngineHandle {
     pub fn cancel(&self, id: u64) {
         self.link.raise(id);
         if let Some(engine) = self.engine.read_recursive().as_ref() {
+            let _call = self.link.strict.enter(Call::Cancel);
             // SAFETY: the engine lives while the lock is held. The code says nothing that matters: unknown ids are fine.
             unsafe { (self.library.engine.cancel)(engine.0, id) };
         }
@@ -160,6 +166,7 @@ impl EngineHandle {
             kv_blocks_total: 0,
             tokens_cached: 0,
         };
+        let _call = self.link.strict.enter(Call::Report);
         // SAFETY: the engine lives while the lock is held; `out` outlives the call.
         if unsafe { (table.report)(engine.0, &raw mut out) } != code::OK {
             return Load::default();
@@ -180,11 +187,28 @@ impl EngineHandle {
         let Some(engine) = self.engine.write().take() else { return Ok(()) };
         // SAFETY: taken out under the write lock: no call is running and none will begin.
         let code = unsafe {
+            let closing = self.link.strict.enter(Call::Close);
             let code = (self.library.engine.close)(engine.0, millis, failed.out());
+            drop(closing);
+            let _call = self.link.strict.enter(Call::Destroy);
             (self.library.engine.destroy)(engine.0);
             code
         };
+        self.link.strict.gone();
         if code == code::OK { Ok(()) } else { Err(failed.into_failure(code)) }
+    }
+}
+
+/// An engine that was never handed to a worker, as after a failed warm-up, must not stay in memory.
+impl Drop for EngineHandle {
+    fn drop(&mut self) {
+        if let Err(failure) = self.close(Duration::from_secs(5)) {
+            tracing::warn!(
+                plugin = self.link.plugin,
+                error = failure.message,
+                "engine did not close cleanly"
+            );
+        }
     }
 }
 
@@ -248,7 +272,7 @@ thread_local! {
 }
 
 /// Ends the reception when the step returns.
-struct Leave(#[expect(dead_code, reason = "keeps the address alive")] Box<Inside>);
+struct Leave(Box<Inside>);
 
 impl Inside {
     fn enter(link: &'static Link, receiver: &mut dyn Receiver) -> Leave {
@@ -257,6 +281,7 @@ impl Inside {
             std::mem::transmute::<*mut (dyn Receiver + '_), *mut (dyn Receiver + 'static)>(receiver)
         };
         let mut inside = Box::new(Inside { link, receiver });
+        link.strict.stepping(true);
         INSIDE.set(Some(&raw mut *inside));
         Leave(inside)
     }
@@ -265,15 +290,21 @@ impl Inside {
 impl Drop for Leave {
     fn drop(&mut self) {
         INSIDE.set(None);
+        self.0.link.strict.stepping(false);
     }
 }
 
 unsafe extern "C" fn push(ctx: *mut c_void, chunks: Array) -> u32 {
     let pushed = catch_unwind(AssertUnwindSafe(|| {
-        let Some(inside) = INSIDE.get() else { return SINK_STOP };
+        let _push = strict::pushing();
+        let Some(inside) = INSIDE.get() else {
+            breach::stray_push(ctx as usize);
+            return SINK_STOP;
+        };
         // SAFETY: set by `enter` on this thread and unset before it ends.
         let inside = unsafe { &mut *inside };
         if !std::ptr::eq(inside.link, ctx.cast::<Link>()) {
+            breach::stray_push(ctx as usize);
             return SINK_STOP;
         }
         // SAFETY: as above; the receiver is borrowed for the step that is running.

@@ -10,11 +10,15 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::strict::Strict;
+
 /// One per worker.
 pub struct Link {
     /// Id of the plugin, for its metrics.
     pub plugin: String,
     pub(super) heartbeat: AtomicU64,
+    /// The rules of the worker.
+    pub(super) strict: Strict,
     epoch: Mutex<u64>,
     changed: Condvar,
     flags: Mutex<Flags>,
@@ -32,6 +36,7 @@ impl Link {
         let link: &'static Link = Box::leak(Box::new(Link {
             plugin: plugin.to_owned(),
             heartbeat: AtomicU64::new(0),
+            strict: Strict::default(),
             epoch: Mutex::new(0),
             changed: Condvar::new(),
             flags: Mutex::default(),

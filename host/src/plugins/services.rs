@@ -19,6 +19,7 @@ use cascadia_plugin_api::abi::host::ClockV1;
 use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::abi::prim::{ErrOut, Str};
 
+use super::breach;
 use crate::telemetry::plugin_metrics::PluginMetrics;
 
 pub use log::set_level;
@@ -28,6 +29,7 @@ static METRICS: OnceLock<Arc<PluginMetrics>> = OnceLock::new();
 /// Gives the services what they work on. Called once, before the first plugin is opened.
 pub fn start(metrics: Arc<PluginMetrics>, level: tracing::Level) {
     set_level(level);
+    breach::start(&metrics);
     METRICS.get_or_init(|| metrics);
 }
 

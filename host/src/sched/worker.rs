@@ -17,7 +17,7 @@ use super::flight::{After, Flight};
 use crate::error::{ApiError, Code};
 use crate::generate::{End, Failure, Kind, Piece, Request};
 use crate::plugins::handle::{Load, Receiver};
-use crate::plugins::{EngineHandle, Next};
+use crate::plugins::{EngineHandle, Next, breach};
 use crate::telemetry::labels::Protocol;
 use crate::telemetry::metrics::{Metrics, ModelMetrics, WorkerMetrics};
 
@@ -295,6 +295,11 @@ impl Worker {
         }
     }
 
+    fn breach(&self, kind: Protocol) {
+        self.metrics.protocol_error(kind);
+        breach::say(self.handle.link(), kind);
+    }
+
     fn broken(&self, failure: &Failure) {
         tracing::error!(worker = self.id, code = failure.code, error = failure.message, "engine failed");
         self.fail_all(&failure.message, &|| End::Error(failure.clone()));
@@ -323,10 +328,10 @@ impl Receiver for Reception<'_> {
             }
         };
         let Some(flight) = flight else {
-            worker.metrics.protocol_error(Protocol::UnknownTask);
+            worker.breach(Protocol::UnknownTask);
             return;
         };
-        let unknown_token = || worker.metrics.protocol_error(Protocol::UnknownToken);
+        let unknown_token = || worker.breach(Protocol::UnknownToken);
         // A fault in the text side of one request must not cost the others of the batch.
         let deliver = AssertUnwindSafe(|| flight.deliver(piece, Instant::now(), unknown_token));
         let after = catch_unwind(deliver).unwrap_or_else(|_| {
@@ -348,7 +353,7 @@ impl Receiver for Reception<'_> {
     }
 
     fn broken(&mut self) {
-        self.worker.metrics.protocol_error(Protocol::BadChunk);
+        self.worker.breach(Protocol::BadChunk);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use prometheus::{Counter, Gauge, Histogram, HistogramOpts, Opts};
 
+use super::labels::Protocol;
 use super::metrics::Metrics;
 
 /// What kind of series a plugin asks for.
@@ -59,6 +60,11 @@ impl PluginMetrics {
     /// No series yet.
     pub fn new(metrics: Arc<Metrics>) -> PluginMetrics {
         PluginMetrics { metrics, state: RwLock::default() }
+    }
+
+    /// Counts a plugin's breach of the boundary's rules.
+    pub fn protocol_error(&self, kind: Protocol) {
+        self.metrics.protocol_error(kind);
     }
 
     /// A handle (from 1) for the series; the same request gives the same handle.

@@ -37,6 +37,7 @@ pub(crate) struct Options {
     pub(crate) fail_build: String,
     pub(crate) fail_warmup: String,
     pub(crate) panic_in: String,
+    pub(crate) stale_worker: bool,
 }
 
 impl Default for Options {
@@ -66,6 +67,7 @@ impl Default for Options {
             fail_build: String::new(),
             fail_warmup: String::new(),
             panic_in: "none".into(),
+            stale_worker: false,
         }
     }
 }
@@ -112,6 +114,7 @@ impl Options {
             "fail-build" => self.fail_build = value.into(),
             "fail-warmup" => self.fail_warmup = value.into(),
             "panic-in" => self.panic_in = value.into(),
+            "stale-worker" => self.stale_worker = flag(key, value)?,
             _ => return Err(Error::config(format!("the mock engine has no option {key}"))),
         }
         Ok(())
@@ -125,6 +128,10 @@ pub(crate) fn nanos(ms: u64) -> u64 {
 
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| Error::config(format!("option {key} is {value}; it takes a whole number")))
+}
+
+fn flag(key: &str, value: &str) -> Result<bool> {
+    value.parse().map_err(|_| Error::config(format!("option {key} is {value}; it takes true or false")))
 }
 
 fn at_least<T: FromStr + PartialOrd + std::fmt::Display>(least: T, key: &str, value: &str) -> Result<T> {
