@@ -10,6 +10,7 @@ mod completions;
 mod errors;
 mod hot;
 mod lifecycle;
+mod load;
 mod metrics;
 mod mix;
 mod ov_genai;
