@@ -27,11 +27,13 @@
 #endif
 #define TASKS 16
 
+#ifndef OWN_MANIFEST
 CASCADIA_MANIFEST(ID, VERSION, CASCADIA_JSON({
     "license": "Apache-2.0",
     "engines": [{"name": "word", "description": "one word for every prompt"}],
     "options": {"count": {"type": "integer", "default": 1, "minimum": 1, "description": "not looked at"}}
 }));
+#endif
 
 static const char CARD[] = CASCADIA_JSON({
     "context_length": 4096, "max_tasks": 16, "device": "none", "tokenizer": "bytes",
@@ -63,7 +65,7 @@ typedef struct engine {
     task tasks[TASKS];
 } engine;
 
-static uint32_t step(void *self, uint32_t budget_us, cascadia_sink sink, cascadia_step_out *out, cascadia_err_out err) {
+static inline uint32_t step(void *self, uint32_t budget_us, cascadia_sink sink, cascadia_step_out *out, cascadia_err_out err) {
     engine *e = (engine *)self;
     cascadia_chunk chunks[TASKS];
     const uint32_t token = 256;

@@ -8,6 +8,7 @@ mod cli;
 mod clients;
 mod completions;
 mod errors;
+mod frozen;
 mod hot;
 mod lifecycle;
 mod load;
