@@ -30,7 +30,7 @@ pub fn build(plugin: &Crate<'_>, folder: &Path) -> Result<PathBuf> {
     std::fs::write(folder.join("Cargo.toml"), cargo_toml(plugin.name, api))?;
     // The versions that were fetched for the workspace; cargo drops from it what this crate does not need.
     std::fs::copy(setup::root().join("Cargo.lock"), folder.join("Cargo.lock")).context("copy Cargo.lock")?;
-    cargo(&["build"], folder)?;
+    cargo(&["build"], folder, &target())?;
     let library = target().join("debug").join(format!("lib{}.so", plugin.name.replace('-', "_")));
     ensure!(library.is_file(), "{} was not built", library.display());
     Ok(library)
@@ -41,11 +41,11 @@ pub fn target() -> PathBuf {
     setup::bin_dir().join("../tmp/crates")
 }
 
-/// Runs cargo on the crate in `folder`, without the network.
-pub fn cargo(args: &[&str], folder: &Path) -> Result<()> {
+/// Runs cargo on the crate in `folder`, without the network; what it builds goes to `target`.
+pub fn cargo(args: &[&str], folder: &Path, target: &Path) -> Result<()> {
     let mut command = Command::new("cargo");
     command.args(args).args(["--offline", "--quiet", "--manifest-path"]).arg(folder.join("Cargo.toml"));
-    command.arg("--target-dir").arg(target());
+    command.arg("--target-dir").arg(target);
     // What a test runner of cargo hands down would change how this crate is built.
     for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"] {
         command.env_remove(name);

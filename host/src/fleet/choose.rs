@@ -264,7 +264,7 @@ mod tests {
     fn a_plugin_that_is_not_found_is_counted_as_such() {
         let (mut config, metrics) = (Config::default(), Metrics::new());
         config.plugins.load = vec!["no-such-engine".to_owned()];
-        let fault = candidates(&config, Path::new("/nowhere/cascadia-host"), &metrics).err().expect("absent");
+        let fault = candidates(&config, Path::new("/nowhere/cascadia-host"), &metrics).expect_err("absent");
         assert!(!fault.usage && fault.message.contains("not found"), "{}", fault.message);
         let text = String::from_utf8(metrics.expose()).expect("text");
         assert!(text.contains("cascadia_plugin_load_errors_total{stage=\"find\"} 1"), "{text}");

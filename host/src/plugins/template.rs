@@ -150,6 +150,19 @@ mod tests {
     }
 
     #[test]
+    fn the_commands_of_a_project_are_ones_that_the_host_takes() {
+        for language in [Language::Rust, Language::C] {
+            let files = language.files("fast-llm");
+            let readme = &files.iter().find(|(at, _)| at == "README.md").expect("README.md").1;
+            let asks = readme.split("curl ").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+            for command in asks {
+                assert!(command.contains("-H 'content-type: application/json'"), "{command}");
+            }
+            assert!(readme.contains(&format!("--plugin ./{}", language.library("fast-llm"))), "{readme}");
+        }
+    }
+
+    #[test]
     fn nothing_is_overwritten() {
         let folder = std::env::temp_dir().join(format!("cascadia-template-{}", std::process::id()));
         let files = write("one", Language::C, &folder).expect("a fresh folder");
