@@ -95,7 +95,7 @@ impl Worker {
         });
         worker.own.up.set(1.0);
         let driven = Arc::clone(&worker);
-        std::thread::Builder::new().name(format!("engine {}", worker.id)).spawn(move || driven.drive())?;
+        std::thread::Builder::new().name(format!("engine {}", worker.id)).spawn(move || driven.live())?;
         Ok(worker)
     }
 
@@ -227,12 +227,24 @@ impl Worker {
         true
     }
 
-    fn drive(self: Arc<Worker>) {
+    /// The engine's thread from beginning to end.
+    fn live(&self) {
+        if catch_unwind(AssertUnwindSafe(|| self.drive())).is_err() {
+            // A fault of the host's own. Nobody would drive the engine any more, so nobody may wait for it.
+            let reason = "the host failed in the thread of this engine";
+            tracing::error!(worker = self.id, "{reason}");
+            self.fail_all(reason, &|| End::Error(Failure::fault("internal", reason)));
+        }
+        self.inner.lock().thread_ended = true;
+        self.ended.notify_all();
+    }
+
+    fn drive(&self) {
         let link = self.handle.link();
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
             self.admit();
-            let mut receiver = Reception { worker: &self, ahead: false };
+            let mut receiver = Reception { worker: self, ahead: false };
             self.own.steps.inc();
             match self.handle.step(STEP_BUDGET, &mut receiver) {
                 Err(failure) => {
@@ -256,8 +268,6 @@ impl Worker {
         if let Err(failure) = self.handle.close(Duration::from_secs(5)) {
             tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
         }
-        self.inner.lock().thread_ended = true;
-        self.ended.notify_all();
     }
 
     /// Takes what other threads have put into the mailbox.
