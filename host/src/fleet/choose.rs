@@ -230,6 +230,11 @@ pub(super) fn job(
     Ok(Job { name, path: model.path.clone(), plugin: manifest.id.clone(), engine, options })
 }
 
+/// Whether one of these plugins is the one that a model asks for, whatever else may be wrong with it.
+pub(super) fn has_engine(model: &Model, plugins: &[&Manifest]) -> bool {
+    !matches!(engine_for(model, plugins), Err(Misfit::NoEngine(_)))
+}
+
 /// The engine that a model names, or the only one there is.
 fn engine_for<'a>(model: &Model, plugins: &[&'a Manifest]) -> Result<(&'a Manifest, String), Misfit> {
     let all: Vec<(&Manifest, &str)> =

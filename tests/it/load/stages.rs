@@ -42,6 +42,27 @@ fn cases(dir: &TempDir) -> Result<Vec<Case>> {
     ])
 }
 
+#[test]
+fn a_wrong_option_of_a_model_that_waited_is_told_and_counted_once() -> Result<()> {
+    let (build, folder) = (TempDir::new(), TempDir::new());
+    let options = Options { defines: &["ID=\"late\""], ..Options::default() };
+    let plugin = cc::fixture("engine.c", &build.path().join("liblate.so"), &options)?;
+    let model = ["--model", "asked=/x,engine=late/word", "--plugin-opt", "late.count=none"];
+    let host = Host::start(&[&["--plugin-dir", text(folder.path())][..], &model].concat());
+    drop_in(&plugin, folder.path(), "beside")?;
+    // Both the model that waited and the one beside the plugin have the wrong option.
+    host.until("both to be counted", 2.0, |s| {
+        s.value("cascadia_plugin_load_errors_total", &[("stage", "options")])
+    });
+    let told = |line: &&Value| {
+        let text = line["message"].as_str().unwrap_or_default();
+        line["level"] == "ERROR" && text.starts_with("not served: ") && text.contains("late.count")
+    };
+    assert_eq!(host.log_lines().iter().filter(told).count(), 2, "{}", host.log());
+    assert!(!host.log().contains("no model: name one"), "it has been named: {}", host.log());
+    Ok(())
+}
+
 /// Lays the plugin into a folder of its own, with a model of that name.
 fn drop_in(plugin: &Path, folder: &Path, model: &str) -> Result<()> {
     let bundle = folder.join(model);
