@@ -10,7 +10,7 @@ use crate::telemetry::plugin_metrics::PluginMetrics;
 
 static METRICS: OnceLock<Arc<PluginMetrics>> = OnceLock::new();
 
-/// The kinds that came in this process, a bit each.
+/// The kinds that came in this process since the last [`take_seen`], a bit each.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
 /// Gives breaches the metrics they are counted in. Called once, before the first plugin is opened.
@@ -67,9 +67,9 @@ pub fn say(link: &Link, kind: Protocol) {
     }
 }
 
-/// The rules that plugins broke in this process so far.
-pub(super) fn seen() -> Vec<&'static str> {
-    let seen = SEEN.load(Ordering::Relaxed);
+/// The rules that plugins broke in this process since this was asked last.
+pub(super) fn take_seen() -> Vec<&'static str> {
+    let seen = SEEN.swap(0, Ordering::Relaxed);
     Protocol::ALL.iter().filter(|kind| seen & (1 << **kind as u32) != 0).map(|kind| rule(*kind)).collect()
 }
 
@@ -107,7 +107,7 @@ mod tests {
         assert!(other.strict.is_first(Protocol::PushOutsideStep as u32));
         // An address that never was a worker's is nobody's.
         stray_push(64);
-        assert!(seen().contains(&rule(Protocol::UnknownWorker)));
+        assert!(take_seen().contains(&rule(Protocol::UnknownWorker)));
     }
 
     #[test]

@@ -140,10 +140,13 @@ pub fn here(plan: &Plan, name: &str) -> Verdict {
         return Verdict::Failed("there is no test of that name".to_owned());
     };
     let line = |text: String| text.replace(['\n', '\r'], " ");
-    match (test.run)(plan) {
+    drop(breach::take_seen());
+    let outcome = (test.run)(plan);
+    let broken = breach::take_seen();
+    match outcome {
         // Whatever a test asks, the plugin keeps the rules of the services meanwhile.
-        Ok(_) if !breach::seen().is_empty() => {
-            Verdict::Failed(format!("meanwhile it broke a rule: {}", breach::seen().join("; ")))
+        Ok(_) if !broken.is_empty() => {
+            Verdict::Failed(format!("meanwhile it broke a rule: {}", broken.join("; ")))
         }
         Ok(remark) => Verdict::Passed(line(remark)),
         Err(Fault::Failed(why)) => Verdict::Failed(line(why)),

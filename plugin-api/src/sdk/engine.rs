@@ -22,7 +22,7 @@ pub trait Plugin {
     /// The engines, in a fixed order.
     fn engines() -> &'static [EngineInfo];
 
-    /// Runs once when the library was opened, before everything but [`Plugin::engines`]; the host's services are there.
+    /// Runs once when the library was opened, before all else; the host's services are there.
     /// Quick: no device, no model. An error refuses the plugin with its text.
     fn start() -> Result<()> {
         Ok(())
