@@ -60,6 +60,14 @@ pub fn cargo(args: &[&str], folder: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Keeps other processes from building the crate of that name, until it is dropped.
+pub fn alone(name: &str) -> Result<std::fs::File> {
+    std::fs::create_dir_all(target())?;
+    let file = std::fs::File::create(target().join(format!("{name}.lock")))?;
+    file.lock().with_context(|| format!("lock {name}"))?;
+    Ok(file)
+}
+
 /// A copy of the boundary's crate in which one text of one source is another; `abi.lock` stays, so that the hashes of the
 /// tables say what the layout does not keep.
 pub fn edited_api(name: &str, file: &str, from: &str, to: &str) -> Result<PathBuf> {

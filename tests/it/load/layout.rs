@@ -14,10 +14,14 @@ const MANIFEST: &str = r#"{"engines": [{"name": "none", "description": "no engin
 
 /// A plugin whose boundary has another layout than its hashes say: `from` became `to` in `file`.
 fn edited(name: &str, file: &str, from: &str, to: &str, dir: &TempDir) -> Result<PathBuf> {
+    // Other tests, in other processes, make the same plugin.
+    let _alone = crate_build::alone(name)?;
     let api = crate_build::edited_api(name, file, from, to)?;
     let source = std::fs::read_to_string(setup::root().join("tests/rust/starter.rs"))?;
     let plugin = Crate { name, source: &source, manifest: MANIFEST, api: Some(&api) };
-    Ok(crate_build::build(&plugin, &dir.path().join(name))?.canonicalize()?)
+    let library = dir.path().join(format!("lib{name}.so"));
+    std::fs::copy(crate_build::build(&plugin, &dir.path().join(name))?, &library)?;
+    Ok(library)
 }
 
 /// A field more in the middle of the load report.
