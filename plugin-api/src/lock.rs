@@ -1,7 +1,7 @@
 //! The layout of every table as text. `abi.lock` is the committed copy; a test holds both equal.
 //!
-//! While the tables are drafts, each plugin carries the hash of every line in its manifest, and a host refuses a plugin
-//! that was built against another draft of a table both know.
+//! Each plugin carries the hash of every line in its manifest, and a host refuses a plugin that was built against another
+//! draft of a table both know. [`crate::frozen`] says which tables are drafts no more.
 
 use std::fmt::Write;
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod api;
+mod breach;
 mod cancel;
 mod chat;
 mod choices;
@@ -10,10 +11,12 @@ mod clients;
 mod completions;
 mod conformance;
 mod errors;
+mod frozen;
 mod hot;
 mod isolate;
 mod lifecycle;
 mod links;
+mod load;
 mod metrics;
 mod mix;
 mod ov_genai;

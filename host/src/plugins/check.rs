@@ -2,7 +2,8 @@
 //!
 //! Each test builds what it needs from the library alone and says in one line what was wrong. The command runs each in a
 //! process of its own ([`alone`]), so that a crash or a hang is that test's failure and no more. The driver keeps the
-//! contract itself: tags, states, one driving thread; what it deliberately breaks (sizes, ids) the contract speaks of.
+//! contract itself, and debug builds hold it to that (`strict`): tags, states, one driving thread; what it deliberately
+//! breaks (sizes, ids) the contract speaks of.
 //!
 //! Knows nothing of the command line and prints nothing.
 
@@ -30,6 +31,8 @@ mod surroundings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use super::breach;
 
 /// What to check, and with what.
 #[derive(Debug, Clone)]
@@ -139,7 +142,14 @@ pub fn here(plan: &Plan, name: &str) -> Verdict {
         return Verdict::Failed("there is no test of that name".to_owned());
     };
     let line = |text: String| text.replace(['\n', '\r'], " ");
-    match (test.run)(plan) {
+    drop(breach::take_seen());
+    let outcome = (test.run)(plan);
+    let broken = breach::take_seen();
+    match outcome {
+        // Whatever a test asks, the plugin keeps the rules of the services meanwhile.
+        Ok(_) if !broken.is_empty() => {
+            Verdict::Failed(format!("meanwhile it broke a rule: {}", broken.join("; ")))
+        }
         Ok(remark) => Verdict::Passed(line(remark)),
         Err(Fault::Failed(why)) => Verdict::Failed(line(why)),
         Err(Fault::Skipped(why)) => Verdict::Skipped(line(why)),

@@ -12,6 +12,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::isolate::bell::Bell;
+use super::strict::Strict;
 use super::transport::{Ends, Limits};
 
 /// One per worker.
@@ -21,6 +22,8 @@ pub struct Link {
     pub(super) heartbeat: AtomicU64,
     /// Steps of the engine that nobody has counted yet.
     pub(super) steps: AtomicU64,
+    /// The rules of the worker.
+    pub(super) strict: Strict,
     epoch: Mutex<u64>,
     changed: Condvar,
     /// Rung at each wake, for a driver that sleeps on descriptors. It is taken away when its owner ends: links stay.
@@ -42,6 +45,7 @@ impl Link {
             plugin: plugin.to_owned(),
             heartbeat: AtomicU64::new(0),
             steps: AtomicU64::new(0),
+            strict: Strict::default(),
             epoch: Mutex::new(0),
             changed: Condvar::new(),
             bell: Mutex::new(None),

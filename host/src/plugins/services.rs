@@ -20,68 +20,17 @@ use cascadia_plugin_api::abi::host::ClockV1;
 use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::abi::prim::{ErrOut, Str};
 
-use crate::telemetry::plugin_metrics::{Kind, PluginMetrics};
-use crate::telemetry::transport::TransportMetrics;
+use super::breach;
+use super::register::Register;
 
 pub use log::set_level;
-
-/// Where the series of plugins are kept: the host's registry, or the ledger of a child.
-pub trait Register: Send + Sync {
-    /// A handle for the series; the same request gives the same handle.
-    fn series(
-        &self,
-        plugin: &str,
-        kind: Kind,
-        name: &str,
-        help: &str,
-        labels: Vec<(String, String)>,
-        buckets: Vec<f64>,
-    ) -> Result<u64, String>;
-    /// Adds to a counter or gauge.
-    fn add(&self, handle: u64, value: f64);
-    /// Sets a gauge.
-    fn set(&self, handle: u64, value: f64);
-    /// Adds a sample to a histogram.
-    fn observe(&self, handle: u64, value: f64);
-    /// What is counted of links between stages.
-    fn transport(&self) -> &Arc<TransportMetrics>;
-}
-
-impl Register for PluginMetrics {
-    fn series(
-        &self,
-        plugin: &str,
-        kind: Kind,
-        name: &str,
-        help: &str,
-        labels: Vec<(String, String)>,
-        buckets: Vec<f64>,
-    ) -> Result<u64, String> {
-        self.register(plugin, kind, name, help, labels, buckets).map_err(|e| e.to_string())
-    }
-
-    fn add(&self, handle: u64, value: f64) {
-        PluginMetrics::add(self, handle, value);
-    }
-
-    fn set(&self, handle: u64, value: f64) {
-        PluginMetrics::set(self, handle, value);
-    }
-
-    fn observe(&self, handle: u64, value: f64) {
-        PluginMetrics::observe(self, handle, value);
-    }
-
-    fn transport(&self) -> &Arc<TransportMetrics> {
-        &self.host().transport
-    }
-}
 
 static METRICS: OnceLock<Arc<dyn Register>> = OnceLock::new();
 
 /// Gives the services what they work on. Called once, before the first plugin is opened.
 pub fn start(metrics: Arc<dyn Register>, level: tracing::Level) {
     set_level(level);
+    breach::start(&metrics);
     METRICS.get_or_init(|| metrics);
 }
 

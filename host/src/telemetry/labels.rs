@@ -118,6 +118,14 @@ label! {
         UnknownToken = "unknown_token",
         /// A chunk that the host could not process.
         BadChunk = "bad_chunk",
+        /// A push while no step of the engine ran.
+        PushOutsideStep = "push_outside_step",
+        /// A push from another thread than the one that runs step.
+        PushOtherThread = "push_other_thread",
+        /// A push or a service that named a worker which never was.
+        UnknownWorker = "unknown_worker",
+        /// A service that named a worker whose engine was destroyed.
+        ServiceAfterDestroy = "service_after_destroy",
     }
 }
 

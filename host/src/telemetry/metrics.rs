@@ -177,7 +177,12 @@ impl Metrics {
 
     /// Books one broken rule of the plugin boundary.
     pub fn protocol_error(&self, kind: Protocol) {
-        self.protocol[kind as usize].inc();
+        self.protocol_errors(kind, 1);
+    }
+
+    /// Books so many.
+    pub fn protocol_errors(&self, kind: Protocol, n: u64) {
+        self.protocol[kind as usize].inc_by(n);
     }
 
     /// Books one plugin that could not be brought up.

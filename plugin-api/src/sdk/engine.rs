@@ -22,6 +22,12 @@ pub trait Plugin {
     /// The engines, in a fixed order.
     fn engines() -> &'static [EngineInfo];
 
+    /// Runs once when the library was opened, before all else; the host's services are there.
+    /// Quick: no device, no model. An error refuses the plugin with its text.
+    fn start() -> Result<()> {
+        Ok(())
+    }
+
     /// How well `engine` suits this machine, 0 = not at all. Quick; touches no device.
     fn score(_engine: &str) -> u32 {
         1

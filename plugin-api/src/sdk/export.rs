@@ -21,9 +21,12 @@ const fn size<T>() -> u32 {
 ///
 /// # Safety
 /// As [`abi::entry::Entry::init`].
-pub unsafe fn init(plugin: &'static str, host: *const HostV1, err: ErrOut) -> u32 {
-    // SAFETY: the host's promise.
-    guard(Some(err), || unsafe { super::host::init(plugin, host) })
+pub unsafe fn init<P: Plugin>(plugin: &'static str, host: *const HostV1, err: ErrOut) -> u32 {
+    guard(Some(err), || {
+        // SAFETY: the host's promise.
+        unsafe { super::host::init(plugin, host) }?;
+        P::start()
+    })
 }
 
 /// `get_extension` of the entry.
@@ -340,7 +343,7 @@ macro_rules! export_plugin {
                 err: $crate::abi::prim::ErrOut,
             ) -> u32 {
                 // SAFETY: passed on to the host.
-                unsafe { $crate::sdk::export::init($id, host, err) }
+                unsafe { $crate::sdk::export::init::<$plugin>($id, host, err) }
             }
 
             #[unsafe(no_mangle)]

@@ -5,6 +5,7 @@
 
 use cascadia_plugin_api::sdk::Next;
 
+use crate::breach::Breach;
 use crate::cache::Cache;
 use crate::options::Options;
 use crate::run::{Fault, Run, Went, next_beat};
@@ -114,6 +115,17 @@ impl Batch {
         let run = self.runs.iter_mut().find(|run| run.order.slow_step_ms > 0 && run.due(tick) <= now)?;
         let ms = std::mem::take(&mut run.order.slow_step_ms);
         Some(Block { task: run.task.id, ms, beat: !run.order.no_beat, watch: run.order.watch_flag })
+    }
+
+    /// A breach that a task commits before its first chunk; each is told once.
+    pub(crate) fn take_breach(&mut self, now: u64) -> Option<(u64, Breach)> {
+        let tick = self.tick;
+        self.runs.iter_mut().filter(|run| run.due(tick) <= now).find_map(|run| {
+            if std::mem::take(&mut run.order.push_from_thread) {
+                return Some((run.task.id, Breach::OtherThread));
+            }
+            std::mem::take(&mut run.order.unknown_finish).then_some((run.task.id, Breach::UnknownFinish))
+        })
     }
 
     /// One step; its chunks are in [`Batch::chunks`] until the next [`Batch::pushed`].

@@ -7,6 +7,7 @@ use cascadia_plugin_api::sdk::{
     Builder, Engine, EngineInfo, Error, Level, Plugin, Progress, Result, Shard, Worker, log,
 };
 
+use crate::breach;
 use crate::control::{fail_if, panic_if, spend};
 use crate::engine::Mock as MockEngine;
 use crate::options::Options;
@@ -68,6 +69,10 @@ impl Builder for Setup {
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
         panic_if(&self.options, "build");
         fail_if(&self.options.fail_build)?;
+        let before = breach::one_before(self.worker);
+        if let Some(gone) = before.filter(|_| self.options.stale_worker) {
+            breach::haunt(gone);
+        }
         Ok(Box::new(MockEngine::new(self.worker, self.options, self.relay)?))
     }
 }

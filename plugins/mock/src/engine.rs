@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use cascadia_plugin_api::abi::chunk::FINISH_NONE;
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{
     Card, Chunk, Engine, Error, Flow, GrammarKind, Level, Load, Next, Progress, Result, Sink, Task, Worker,
@@ -14,6 +15,7 @@ use cascadia_plugin_api::sdk::{
 use parking_lot::Mutex;
 
 use crate::batch::{Batch, Block};
+use crate::breach::KeptSink;
 use crate::control::{fail_if, panic_if, spend};
 use crate::crash::crash;
 use crate::inbox::Inbox;
@@ -34,6 +36,8 @@ pub(crate) struct Mock {
     born: Instant,
     relay: Relay,
     inbox: Mutex<Inbox>,
+    /// The sink of the last step, for those who use it when they must not.
+    last_sink: Mutex<Option<KeptSink>>,
     /// Locked by the driving thread only.
     batch: Mutex<Batch>,
 }
@@ -45,6 +49,7 @@ impl Mock {
             card: card::card(&options)?,
             meter: Meter::new(worker),
             born: Instant::now(),
+            last_sink: Mutex::new(None),
             inbox: Mutex::new(Inbox::new(options.slots, options.max_waiting, options.kv_blocks)),
             batch: Mutex::new(Batch::new(&options)),
             worker,
@@ -70,6 +75,9 @@ impl Mock {
             return Err(refusal);
         }
         crash(order.crash(Site::Submit), Site::Submit);
+        if let Some(sink) = self.last_sink.lock().filter(|_| order.push_in_submit) {
+            sink.push(task.id, FINISH_NONE);
+        }
         refuse_unsupported(&task)?;
         if task.tokens.len() > window {
             return Err(Error::prompt_too_long(task.tokens.len(), window));
@@ -127,6 +135,11 @@ impl Engine for Mock {
         while let Some(block) = batch.take_block(self.now()) {
             self.block(block);
         }
+        let kept = KeptSink::of(sink);
+        while let Some((task, breach)) = batch.take_breach(self.now()) {
+            kept.commit(breach, task);
+        }
+        *self.last_sink.lock() = Some(kept);
         let now = self.now();
         if let Err(fault) = batch.advance(now) {
             return Err(self.fail(&mut batch, fault));

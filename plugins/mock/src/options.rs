@@ -40,6 +40,7 @@ pub(crate) struct Options {
     pub(crate) relay: Manner,
     pub(crate) relay_timeout_ms: u64,
     pub(crate) panic_in: String,
+    pub(crate) stale_worker: bool,
 }
 
 impl Default for Options {
@@ -71,6 +72,7 @@ impl Default for Options {
             relay: Manner::Right,
             relay_timeout_ms: 2000,
             panic_in: "none".into(),
+            stale_worker: false,
         }
     }
 }
@@ -119,6 +121,7 @@ impl Options {
             "relay" => self.relay = Manner::read(value)?,
             "relay-timeout-ms" => self.relay_timeout_ms = at_least(1, key, value)?,
             "panic-in" => self.panic_in = value.into(),
+            "stale-worker" => self.stale_worker = flag(key, value)?,
             _ => return Err(Error::config(format!("the mock engine has no option {key}"))),
         }
         Ok(())
@@ -132,6 +135,10 @@ pub(crate) fn nanos(ms: u64) -> u64 {
 
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| Error::config(format!("option {key} is {value}; it takes a whole number")))
+}
+
+fn flag(key: &str, value: &str) -> Result<bool> {
+    value.parse().map_err(|_| Error::config(format!("option {key} is {value}; it takes true or false")))
 }
 
 fn at_least<T: FromStr + PartialOrd + std::fmt::Display>(least: T, key: &str, value: &str) -> Result<T> {

@@ -63,6 +63,9 @@ pub(crate) struct Order {
     pub(crate) double_finish: bool,
     pub(crate) push_after_finish: bool,
     pub(crate) unknown_task: bool,
+    pub(crate) unknown_finish: bool,
+    pub(crate) push_from_thread: bool,
+    pub(crate) push_in_submit: bool,
 
     // Failure of the engine.
     pub(crate) step_error_after: Option<u64>,

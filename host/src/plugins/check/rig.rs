@@ -23,6 +23,7 @@ use crate::plugins::Card;
 use crate::plugins::engine::Next;
 use crate::plugins::link::Link;
 use crate::plugins::services;
+use crate::plugins::strict::Call;
 
 /// A refused task.
 #[derive(Debug, Clone)]
@@ -86,8 +87,10 @@ impl Rig {
         drop(setup);
         note("warmup");
         let mut said = Said::default();
+        let warming = rig.link.strict.enter(Call::Warmup);
         // SAFETY: the engine is fresh and only here; progress and callback outlive the call.
         let code = unsafe { (subject.engine.warmup)(rig.engine, going_on(), said.out()) };
+        drop(warming);
         said.expect_ok("warmup", code)?;
         rig.card = rig.read_card()?;
         note("submit or step");
@@ -113,6 +116,7 @@ impl Rig {
         self.ear.expect(id, prompt);
         self.link.lend(id);
         let mut said = Said::default();
+        let _call = self.link.strict.enter(Call::Submit);
         // SAFETY: the engine lives; the caller vouches for the task.
         let code = unsafe { (self.subject.engine.submit)(self.engine, task, said.out()) };
         if code == code::OK {
@@ -132,6 +136,7 @@ impl Rig {
     /// `[any]` Asks for the end of a task.
     pub(super) fn cancel(&self, id: u64) {
         self.link.raise(id);
+        let _call = self.link.strict.enter(Call::Cancel);
         // SAFETY: the engine lives; unknown ids are fine.
         unsafe { (self.subject.engine.cancel)(self.engine, id) };
         self.link.wake();
@@ -141,6 +146,8 @@ impl Rig {
     pub(super) fn step(&self) -> Result<Next, String> {
         let mut out = StepOut { state: STEP_MORE, flags: 0, until_ns: 0 };
         let mut said = Said::default();
+        // Some tests look at what a close beside them left; no other host steps then.
+        let _call = self.link.strict.enter(Call::StepOwed);
         let sink = self.ear.enter();
         // SAFETY: the engine lives, and this thread is the only driver; all arguments outlive the call.
         let code = unsafe { (self.subject.engine.step)(self.engine, 10_000, sink, &raw mut out, said.out()) };
@@ -250,6 +257,7 @@ impl Rig {
             kv_blocks_total: 0,
             tokens_cached: 0,
         };
+        let _call = self.link.strict.enter(Call::Report);
         // SAFETY: the engine lives; `out` outlives the call.
         match unsafe { (table.report)(self.engine, &raw mut out) } {
             code::OK => Ok(Some((out.running, out.waiting))),
@@ -267,6 +275,7 @@ impl Rig {
         note("card");
         let (mut text, mut said) = (Vec::new(), Said::default());
         let out = StrOut { ctx: std::ptr::from_mut(&mut text).cast(), set };
+        let _call = self.link.strict.enter(Call::Card);
         // SAFETY: the engine lives; out and callback outlive the call.
         let code = unsafe { (table.card)(self.engine, out, said.out()) };
         said.expect_ok("card", code)?;
@@ -288,6 +297,7 @@ impl Rig {
         self.closed.store(true, Ordering::Relaxed);
         let millis = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
         let (mut said, begun) = (Said::default(), Instant::now());
+        let _call = self.link.strict.enter(Call::Close);
         // SAFETY: the engine lives; the callback outlives the call.
         let code = unsafe { (self.subject.engine.close)(self.engine, millis, said.out()) };
         self.link.wake();
@@ -303,8 +313,10 @@ impl Drop for Rig {
             drop(self.close(Duration::from_secs(2)));
         }
         note("destroy");
+        let _call = self.link.strict.enter(Call::Destroy);
         // SAFETY: the last call on the engine, nothing else runs: the rig is owned here.
         unsafe { (self.subject.engine.destroy)(self.engine) }
         self.link.close_links();
+        self.link.strict.gone();
     }
 }

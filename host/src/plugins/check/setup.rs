@@ -13,6 +13,7 @@ use super::said::Said;
 use super::subject::Subject;
 use super::{Fault, Plan};
 use crate::plugins::link::Link;
+use crate::plugins::strict::Call;
 
 /// A builder.
 pub(super) struct Setup {
@@ -48,6 +49,7 @@ impl Setup {
         let text = |s: &String| Str::new(s.as_bytes());
         let pairs: Vec<_> = options.iter().map(|(k, v)| Kv { key: text(k), value: text(v) }).collect();
         let mut said = Said::default();
+        let _call = self.link.strict.enter(Call::Configure);
         // SAFETY: the builder is alive and used by this thread only; the pairs outlive the call.
         let code = unsafe { (self.subject.builder.configure)(self.builder, Array::new(&pairs), said.out()) };
         (code, said)
@@ -112,6 +114,7 @@ impl Setup {
     pub(super) unsafe fn load_code(&self, shard: *const Shard, progress: Progress) -> (u32, Said) {
         note("load_shard");
         let mut said = Said::default();
+        let _call = self.link.strict.enter(Call::LoadShard);
         // SAFETY: the builder is alive and used by this thread only; the caller vouches for the shard.
         let code = unsafe { (self.subject.builder.load_shard)(self.builder, shard, progress, said.out()) };
         (code, said)
@@ -128,9 +131,14 @@ impl Setup {
     pub(super) fn build_code(&self) -> (u32, *mut c_void, Said) {
         note("build");
         let (mut said, mut engine) = (Said::default(), core::ptr::null_mut());
+        let building = self.link.strict.enter(Call::Build);
         // SAFETY: as above; `engine` outlives the call.
         let code = unsafe { (self.subject.builder.build)(self.builder, &raw mut engine, said.out()) };
         self.built.set(!engine.is_null());
+        drop(building);
+        if code == code::OK {
+            self.link.strict.born();
+        }
         (code, engine, said)
     }
 }
@@ -138,11 +146,13 @@ impl Setup {
 impl Drop for Setup {
     fn drop(&mut self) {
         note("destroy of the builder");
+        let _call = self.link.strict.enter(Call::DestroyBuilder);
         // SAFETY: made by `new_builder`, destroyed once.
         unsafe { (self.subject.builder.destroy)(self.builder) }
         if !self.built.get() {
             self.link.close_links();
         }
+        self.link.strict.builder_gone();
     }
 }
 

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 
 use super::frame::Series;
 use super::pack::{Packer, Short, Unpacker};
-use crate::plugins::services::Register;
+use crate::plugins::register::Register;
+use crate::telemetry::labels::Protocol;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::plugin_metrics::{Kind, MAX_SERIES};
 use crate::telemetry::transport::TransportMetrics;
@@ -34,6 +35,8 @@ struct Inner {
     entries: Vec<Entry>,
     /// Series that the host has not heard of.
     fresh: Vec<Series>,
+    /// Breaches of the boundary's rules, by kind.
+    breaches: [u64; Protocol::ALL.len()],
 }
 
 struct Entry {
@@ -63,6 +66,14 @@ impl Ledger {
             }
         }
         std::mem::take(&mut inner.fresh)
+    }
+
+    /// Breaches since the last question, a word for each kind; none when there were none.
+    pub(super) fn tell_breaches(&self, out: &mut Packer) {
+        let breaches = std::mem::take(&mut self.inner.lock().breaches);
+        if breaches.iter().any(|n| *n > 0) {
+            breaches.iter().for_each(|n| out.word(*n));
+        }
     }
 
     fn change(&self, handle: u64, change: impl FnOnce(&mut Entry)) {
@@ -124,6 +135,10 @@ impl Register for Ledger {
                 entry.samples.push(value);
             }
         });
+    }
+
+    fn breach(&self, kind: Protocol, n: u64) {
+        self.inner.lock().breaches[kind as usize] += n;
     }
 
     fn transport(&self) -> &Arc<TransportMetrics> {

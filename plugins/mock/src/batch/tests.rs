@@ -96,6 +96,18 @@ fn an_answer_comes_in_larger_pieces() {
 }
 
 #[test]
+fn a_breach_is_told_once_and_changes_no_chunk() {
+    let mut batch = Batch::new(&Options::default());
+    let breaches = "a\n@mock {\"push_from_thread\":true,\"unknown_finish\":true}";
+    batch.admit(run_of(task(1, breaches), &Options::default()), 0);
+    batch.admit(run_of(task(2, "b"), &Options::default()), 0);
+    assert_eq!(batch.take_breach(0), Some((1, Breach::OtherThread)));
+    assert_eq!(batch.take_breach(0), Some((1, Breach::UnknownFinish)));
+    assert_eq!(batch.take_breach(0), None);
+    assert_eq!(play_order(r#"{"push_from_thread":true}"#)[0], "1:a");
+}
+
+#[test]
 fn a_task_fails_as_told() {
     assert_eq!(play_order(r#"{"fail_after":2}"#), ["1:a", "1: b", "1:.error"]);
     assert_eq!(play_order(r#"{"fail_after":0}"#), ["1:.error"]);
