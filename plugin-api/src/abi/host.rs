@@ -1,9 +1,15 @@
 //! What the host lends. All services are `[any]`, valid for ever, and must not be called after `destroy` of the worker
 //! they name. `worker` is the pointer that `new_builder` was given.
+//!
+//! `[any]` says here that a function may be called from every thread beside everything else. Two kinds wait by their
+//! nature: [`TransportV1`] waits for the link, up to the deadline it is given, and [`DlopenV1::open`] for the loader's
+//! lock and the library's initialisers. Neither may be called while a lock is held that `submit` or `cancel` needs, nor
+//! from inside these two.
 
 #![expect(unsafe_code, reason = "declares a table with a pointer to an atomic word as shareable")]
 
 use super::prim::{Array, ErrOut, Str};
+use super::task::Trace;
 use core::ffi::c_void;
 
 /// [`LogV1`] levels.
@@ -133,6 +139,38 @@ table! {
 }
 
 table! {
+    /// `cascadia.host.trace/1`: spans and events of a plugin in the host's traces, at debug level under the target
+    /// `plugin`.
+    TraceV1 as "cascadia_host_trace_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// Opens a span; a handle, 0 where none is kept (the level is off, the worker is unknown, or it has too many open
+        /// ones). It stands in the trace `parent` (all zero = none) and, where `under` is the handle of an open span of
+        /// the same worker, inside that. `fields` are [`super::prim::Kv`]s; no prompt or answer text.
+        span_start: unsafe extern "C" fn(worker: *mut c_void, parent: Trace, under: u64, name: Str, fields: Array) -> u64,
+        /// Ends a span. A handle that is unknown, 0 or ended is ignored.
+        span_end: unsafe extern "C" fn(worker: *mut c_void, span: u64),
+        /// Something happened, inside a span or (0) outside of any. In a span that is unknown or ended: ignored.
+        event: unsafe extern "C" fn(worker: *mut c_void, span: u64, name: Str, fields: Array),
+    }
+}
+
+table! {
+    /// `cascadia.host.fault/1`: how a plugin says that an engine is lost although no call of it fails.
+    FaultV1 as "cascadia_host_fault_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// A thread that the worker's engine cannot do without has died, for the reason in one line. The host treats it
+        /// as a failed step: the worker's tasks fail, and it is built anew. Of several reports the first counts.
+        report: unsafe extern "C" fn(worker: *mut c_void, message: Str),
+    }
+}
+
+table! {
     /// Part of a frame to send.
     IoVec as "cascadia_iovec" {
         /// First byte.
@@ -149,6 +187,40 @@ table! {
         ctx: *mut c_void,
         /// Takes the frame, borrowed for the call. For raw frames `dtype` and `dims` (`u64`) are empty.
         set: unsafe extern "C" fn(ctx: *mut c_void, kind: u32, dtype: u32, dims: Array, payload: Str),
+    }
+}
+
+/// Type of a tensor's values: not told, as of raw frames.
+pub const DTYPE_NONE: u32 = 0;
+/// Type of a tensor's values: IEEE 754, 32 bits. All types are little-endian.
+pub const DTYPE_F32: u32 = 1;
+/// Type of a tensor's values: IEEE 754, 16 bits.
+pub const DTYPE_F16: u32 = 2;
+/// Type of a tensor's values: the upper 16 bits of an f32.
+pub const DTYPE_BF16: u32 = 3;
+/// Type of a tensor's values: signed, 8 bits.
+pub const DTYPE_I8: u32 = 4;
+/// Type of a tensor's values: unsigned, 8 bits.
+pub const DTYPE_U8: u32 = 5;
+/// Type of a tensor's values: signed, 32 bits.
+pub const DTYPE_I32: u32 = 6;
+/// Type of a tensor's values: signed, 64 bits.
+pub const DTYPE_I64: u32 = 7;
+/// Type of a tensor's values: unsigned, 32 bits.
+pub const DTYPE_U32: u32 = 8;
+/// Type of a tensor's values: unsigned, 64 bits.
+pub const DTYPE_U64: u32 = 9;
+/// Type of a tensor's values: IEEE 754, 64 bits.
+pub const DTYPE_F64: u32 = 10;
+
+/// Bytes of one value of a `DTYPE_`; none for a type that this build does not know.
+pub const fn dtype_size(dtype: u32) -> Option<usize> {
+    match dtype {
+        DTYPE_I8 | DTYPE_U8 => Some(1),
+        DTYPE_F16 | DTYPE_BF16 => Some(2),
+        DTYPE_F32 | DTYPE_I32 | DTYPE_U32 => Some(4),
+        DTYPE_I64 | DTYPE_U64 | DTYPE_F64 => Some(8),
+        _ => None,
     }
 }
 
