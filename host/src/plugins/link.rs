@@ -1,4 +1,5 @@
-//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags. A plugin names it by address.
+//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags, the fault, the open spans. A plugin
+//! names it by address.
 //!
 //! Links are never freed: a plugin's thread may hold the address for as long as the process lives. There is one per
 //! engine ever built.
@@ -18,6 +19,17 @@ pub struct Link {
     epoch: Mutex<u64>,
     changed: Condvar,
     flags: Mutex<Flags>,
+    fault: Mutex<Fault>,
+    pub(super) spans: Mutex<super::services::trace::Open>,
+}
+
+/// What the plugin reported.
+#[derive(Default)]
+enum Fault {
+    #[default]
+    None,
+    Reported(String),
+    Told,
 }
 
 #[derive(Default)]
@@ -35,6 +47,8 @@ impl Link {
             epoch: Mutex::new(0),
             changed: Condvar::new(),
             flags: Mutex::default(),
+            fault: Mutex::default(),
+            spans: Mutex::default(),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
         link
@@ -49,6 +63,33 @@ impl Link {
     pub fn wake(&self) {
         *self.epoch.lock() += 1;
         self.changed.notify_one();
+    }
+
+    /// The plugin says that the engine is lost; the first reason counts.
+    pub(super) fn fail(&self, reason: String) {
+        let mut fault = self.fault.lock();
+        if matches!(*fault, Fault::None) {
+            *fault = Fault::Reported(reason);
+        }
+        drop(fault);
+        self.wake();
+    }
+
+    /// Why the engine is lost, if the plugin said so; told once.
+    pub fn fault(&self) -> Option<String> {
+        let mut fault = self.fault.lock();
+        match std::mem::replace(&mut *fault, Fault::Told) {
+            Fault::Reported(reason) => Some(reason),
+            before => {
+                *fault = before;
+                None
+            }
+        }
+    }
+
+    /// Ends the spans that the plugin left open; the engine is gone.
+    pub fn end_spans(&self) {
+        self.spans.lock().clear();
     }
 
     /// Number of heartbeats so far.

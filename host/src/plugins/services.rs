@@ -5,8 +5,10 @@
 #![expect(unsafe_code, reason = "functions that foreign code calls")]
 
 pub mod dlopen;
+mod fault;
 mod log;
 mod metrics;
+pub mod trace;
 mod worker;
 
 use core::ffi::c_void;
@@ -55,6 +57,10 @@ unsafe extern "C" fn get_service(id: Str) -> *const c_void {
         (&raw const worker::HEARTBEAT).cast()
     } else if is(ids::HOST_DLOPEN) {
         (&raw const dlopen::TABLE).cast()
+    } else if is(ids::HOST_TRACE) {
+        (&raw const trace::TABLE).cast()
+    } else if is(ids::HOST_FAULT) {
+        (&raw const fault::TABLE).cast()
     } else {
         core::ptr::null()
     }

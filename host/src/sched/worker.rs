@@ -231,6 +231,10 @@ impl Worker {
         let link = self.handle.link();
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
+            if let Some(reason) = link.fault() {
+                self.broken(&Failure::fault("engine_lost", &reason));
+                break;
+            }
             self.admit();
             let mut receiver = Reception { worker: &self, ahead: false };
             self.own.steps.inc();
@@ -256,6 +260,7 @@ impl Worker {
         if let Err(failure) = self.handle.close(Duration::from_secs(5)) {
             tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
         }
+        link.end_spans();
         self.inner.lock().thread_ended = true;
         self.ended.notify_all();
     }

@@ -1,0 +1,194 @@
+//! `cascadia.host.trace/1`: spans and events of plugins, at debug level under the target `plugin`.
+//!
+//! What must hold: a worker has at most [`MOST`] open spans, however it forgets to end them; a handle that is not that of
+//! an open span of the worker is ignored. Names are the plugin's, so they are fields: those of `tracing` are constants.
+
+use core::ffi::c_void;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::time::Instant;
+
+use cascadia_plugin_api::abi::host::TraceV1;
+use cascadia_plugin_api::abi::prim::{Array, Kv, Str};
+use cascadia_plugin_api::abi::task::Trace;
+use tracing::Span;
+
+use super::guarded;
+use crate::plugins::link::Link;
+
+/// Most open spans of a worker; one more is not kept.
+pub const MOST: usize = 4096;
+/// Longest text of a name or of all fields.
+const MAX_TEXT: usize = 1024;
+
+pub(super) static TABLE: TraceV1 =
+    TraceV1 { struct_size: size_of::<TraceV1>() as u32, flags: 0, span_start, span_end, event };
+
+/// The open spans of a worker.
+#[derive(Default)]
+pub struct Open {
+    spans: HashMap<u64, (Span, Instant)>,
+    last: u64,
+}
+
+impl Open {
+    /// Keeps a span; its handle, 0 where there are too many.
+    fn keep(&mut self, span: Span) -> u64 {
+        if self.spans.len() >= MOST {
+            return 0;
+        }
+        self.last += 1;
+        self.spans.insert(self.last, (span, Instant::now()));
+        self.last
+    }
+
+    /// Ends what the worker left open.
+    pub fn clear(&mut self) {
+        self.spans.clear();
+    }
+}
+
+unsafe extern "C" fn span_start(
+    worker: *mut c_void,
+    parent: Trace,
+    under: u64,
+    name: Str,
+    fields: Array,
+) -> u64 {
+    guarded("trace", 0, || {
+        let Some(link) = Link::at(worker as usize) else { return 0 };
+        if !tracing::enabled!(target: "plugin", tracing::Level::DEBUG) {
+            return 0;
+        }
+        // SAFETY: the plugin lends the texts for the call.
+        let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
+        let mut open = link.spans.lock();
+        let outer = open.spans.get(&under).and_then(|(span, _)| span.id());
+        let (trace_id, parent_id) = (hex(&parent.trace_id), hex(&parent.span_id));
+        let span = tracing::debug_span!(
+            target: "plugin", parent: outer, "plugin", plugin = link.plugin, name, trace_id, parent_id, fields
+        );
+        open.keep(span)
+    })
+}
+
+unsafe extern "C" fn span_end(worker: *mut c_void, span: u64) {
+    guarded("trace", (), || {
+        let ended = Link::at(worker as usize).and_then(|link| link.spans.lock().spans.remove(&span));
+        if let Some((span, begun)) = ended {
+            let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+            tracing::debug!(target: "plugin", parent: &span, took_us, "span ended");
+        }
+    });
+}
+
+unsafe extern "C" fn event(worker: *mut c_void, span: u64, name: Str, fields: Array) {
+    guarded("trace", (), || {
+        let Some(link) = Link::at(worker as usize) else { return };
+        if !tracing::enabled!(target: "plugin", tracing::Level::DEBUG) {
+            return;
+        }
+        // SAFETY: the plugin lends the texts for the call.
+        let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
+        // Outside of the lock: a subscriber may take its time.
+        let inside = link.spans.lock().spans.get(&span).map(|(span, _)| span.clone());
+        match inside {
+            Some(inside) => tracing::debug!(target: "plugin", parent: &inside, fields, "{name}"),
+            None if span == 0 => {
+                tracing::debug!(target: "plugin", plugin = link.plugin, fields, "{name}");
+            }
+            None => {}
+        }
+    });
+}
+
+/// `key=value` pairs in one line.
+///
+/// # Safety
+/// `fields` must be readable [`Kv`]s.
+unsafe fn line(fields: Array) -> String {
+    let mut line = String::new();
+    // SAFETY: the caller's promise; a zero Kv is two empty texts.
+    for kv in unsafe { fields.iter::<Kv>() }.take(64) {
+        // SAFETY: as above.
+        let (key, value) = unsafe { (kv.key.text(), kv.value.text()) };
+        let space = if line.is_empty() { "" } else { " " };
+        // Writing to a String cannot fail.
+        write!(line, "{space}{key}={value}").unwrap_or_default();
+        if line.len() > MAX_TEXT {
+            break;
+        }
+    }
+    clip(&line)
+}
+
+/// One line of bounded length: a newline would let a plugin write lines that look like the host's.
+fn clip(text: &str) -> String {
+    text[..text.floor_char_boundary(MAX_TEXT)].replace(['\n', '\r'], " ")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return String::new();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_keeps_a_bounded_number_of_spans() {
+        let mut open = Open::default();
+        let handles: Vec<_> = (0..MOST + 3).map(|_| open.keep(Span::none())).collect();
+        assert_eq!(handles[..2], [1, 2]);
+        assert_eq!(handles[MOST..], [0, 0, 0]);
+        open.spans.remove(&1);
+        assert_ne!(open.keep(Span::none()), 0, "an ended one makes room, and its handle is not used again");
+        open.clear();
+        assert!(open.spans.is_empty());
+    }
+
+    #[test]
+    fn strangers_and_unknown_handles_are_ignored() {
+        let link = Link::new("trace-test");
+        let worker = std::ptr::from_ref(link).cast_mut().cast();
+        let trace = Trace { trace_id: [1; 16], span_id: [2; 8], flags: 1 };
+        let name = Str::new(b"a\nb");
+        // SAFETY: texts and worker live through the calls; the second worker is no address of a link.
+        unsafe {
+            assert_eq!(span_start(8 as *mut c_void, trace, 0, name, Array::EMPTY), 0);
+            span_end(worker, 99);
+            event(worker, 99, name, Array::EMPTY);
+            event(core::ptr::null_mut(), 0, name, Array::EMPTY);
+        }
+        assert_eq!(clip("a\nb"), "a b");
+        assert_eq!((hex(&[0; 8]), hex(&[0, 255])), (String::new(), "00ff".to_owned()));
+    }
+
+    #[test]
+    fn a_span_is_open_until_it_ends() {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(std::io::sink)
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let link = Link::new("trace-test");
+            let worker = std::ptr::from_ref(link).cast_mut().cast();
+            let trace = Trace { trace_id: [0; 16], span_id: [0; 8], flags: 0 };
+            // SAFETY: texts and worker live through the calls.
+            unsafe {
+                let outer = span_start(worker, trace, 0, Str::new(b"outer"), Array::EMPTY);
+                let inner = span_start(worker, trace, outer, Str::new(b"inner"), Array::EMPTY);
+                assert_eq!((outer, inner), (1, 2));
+                event(worker, inner, Str::new(b"here"), Array::EMPTY);
+                span_end(worker, outer);
+                span_end(worker, outer);
+                assert_eq!(link.spans.lock().spans.len(), 1);
+                span_end(worker, inner);
+            }
+            assert!(link.spans.lock().spans.is_empty());
+        });
+    }
+}
