@@ -714,8 +714,8 @@ typedef struct cascadia_embeddings_v1 {
  *   position 0 or are refused; tokens of another are dropped.
  * - Window: a long prompt travels as several batches of at most cascadia_stage_info.window rows, of which only the last
  *   row of the last asks for a token. They follow each other without waiting for an answer.
- * - Refusal (NACK): a stage that cannot compute a batch refuses it whole, naming the tasks that are to begin anew, and
- *   keeps nothing of it. The refusal goes to stage 0. */
+ * - Refusal (NACK): a stage that cannot compute a batch refuses it whole, naming all its tasks, and keeps nothing of
+ *   it. The refusal goes to stage 0, which begins these tasks anew. */
 
 /* cascadia_stage_row.flags: the last stage samples a token from this row. */
 #define CASCADIA_ROW_SAMPLED 1u
@@ -775,7 +775,7 @@ typedef struct cascadia_stage_refusal {
     uint32_t code; /* one of CASCADIA_CODE_... */
     uint64_t batch; /* the batch */
     uint64_t epoch; /* the pipeline's epoch */
-    cascadia_array tasks; /* ids (uint64_t) of the tasks that begin anew */
+    cascadia_array tasks; /* ids (uint64_t) of the batch's tasks; they begin anew */
     cascadia_str message; /* one line for people */
 } cascadia_stage_refusal;
 
@@ -818,12 +818,12 @@ typedef struct cascadia_stage_v1 {
     uint32_t (*receive)(void *engine, const cascadia_stage_batch *batch, cascadia_err_out err);
     /* [any] Stage 0: tokens (cascadia_stage_token) that the last stage sampled. */
     uint32_t (*tokens)(void *engine, uint64_t epoch, cascadia_array tokens, cascadia_err_out err);
-    /* [any] Stage 0: a batch was refused. The named tasks begin anew with the next attempt; of other tasks in it
-     * nothing was computed either, and they too begin anew. */
+    /* [any] Stage 0: a batch was refused. The named tasks begin anew with the next attempt: their prompt and what was
+     * generated is computed again, and nothing of it is pushed twice. */
     uint32_t (*refused)(void *engine, const cascadia_stage_refusal *refusal, cascadia_err_out err);
     /* [any] Forgets what is held of the tasks (ids, uint64_t), and raises the epoch where it is larger than the stage's
      * own: then batches of older ones are dropped, and stage 0 begins all its tasks anew. After the finish of a task
-     * the host calls it on every later stage. */
+     * the host calls it on every later stage. Stage 0 passes over the ids: its tasks end by cancel. */
     uint32_t (*abort)(void *engine, uint64_t epoch, cascadia_array tasks, cascadia_err_out err);
 } cascadia_stage_v1;
 
@@ -946,7 +946,8 @@ typedef struct cascadia_async_sink_v1 {
      * any thread: never two pushes with chunks of one task at once, a task's chunks in order, no lock held that submit
      * or cancel needs. `step` is still called, pushes nothing and answers idle. The sink is valid until `close`
      * returns: open tasks get their finish before that, and no push runs or begins afterwards. Where it answers stop,
-     * the engine pushes nothing more. */
+     * the engine pushes nothing more. What other
+     * extensions call inside step is then called from the engine's own threads too. */
     uint32_t (*attach)(void *engine, cascadia_sink sink, cascadia_err_out err);
 } cascadia_async_sink_v1;
 

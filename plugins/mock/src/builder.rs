@@ -7,6 +7,7 @@ use cascadia_plugin_api::sdk::{
 
 use crate::control::{fail_if, panic_if, spend};
 use crate::engine::Mock as MockEngine;
+use crate::ext::stage::Stages;
 use crate::options::Options;
 
 /// The plugin.
@@ -20,11 +21,15 @@ impl Plugin for Mock {
         }]
     }
 
+    fn extensions() -> &'static [&'static str] {
+        crate::ext::IDS
+    }
+
     fn builder(engine: &str, worker: Worker) -> Result<Box<dyn Builder>> {
         if engine != "mock" {
             return Err(Error::new(code::UNSUPPORTED, format!("no engine {engine}; this plugin has mock")));
         }
-        Ok(Box::new(Setup { worker, options: Options::default() }))
+        Ok(Box::new(Setup { worker, options: Options::default(), place: (0, 1) }))
     }
 }
 
@@ -32,6 +37,8 @@ impl Plugin for Mock {
 struct Setup {
     worker: Worker,
     options: Options,
+    /// Rank and number of stages.
+    place: (u32, u32),
 }
 
 impl Builder for Setup {
@@ -46,6 +53,12 @@ impl Builder for Setup {
         panic_if(&self.options, "load");
         spend(self.options.load_delay_ms, "load", progress)?;
         fail_if(&self.options.fail_load)?;
+        let (rank, stages) = shard.rank;
+        if rank >= stages.max(1) {
+            let message = format!("rank {rank} is none of {stages} stages");
+            return Err(Error::new(code::SHARD_REJECTED, message));
+        }
+        self.place = (rank, stages.max(1));
         let slots = self.options.slots.to_string();
         log(Level::Info, "load", "mock model loaded", &[("model", &shard.model_id), ("slots", &slots)]);
         Ok(())
@@ -54,6 +67,9 @@ impl Builder for Setup {
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
         panic_if(&self.options, "build");
         fail_if(&self.options.fail_build)?;
-        Ok(Box::new(MockEngine::new(self.worker, self.options)?))
+        match self.place {
+            (_, 1) => Ok(Box::new(MockEngine::new(self.worker, self.options)?)),
+            place => Ok(Box::new(Stages::new(self.worker, &self.options, place)?)),
+        }
     }
 }

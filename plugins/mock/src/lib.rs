@@ -3,6 +3,7 @@
 //! [`builder`] turns [`options`] into an [`engine`]. A task is an [`order`] (its `@mock` line over the engine's defaults)
 //! that plays a [`script`] or the echo of its [`prompt`]; [`inbox`] has the waiting tasks, [`run`] is one in progress,
 //! [`batch`] all of those. They are pure: time is passed in and output is left in a [`tray`]. Only `engine` and `builder` know clocks, locks and the host.
+//! [`ext`] has what it does beside generating.
 //! A new fault is a field of [`order::Order`] and the line in `run`, `batch` or `engine` that acts on it.
 
 mod batch;
@@ -12,6 +13,7 @@ mod card;
 mod code;
 mod control;
 mod engine;
+mod ext;
 #[cfg(test)]
 mod fixture;
 mod inbox;

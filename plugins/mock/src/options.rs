@@ -37,6 +37,9 @@ pub(crate) struct Options {
     pub(crate) fail_build: String,
     pub(crate) fail_warmup: String,
     pub(crate) panic_in: String,
+    pub(crate) kv_events: usize,
+    pub(crate) stage_window: usize,
+    pub(crate) broken: String,
 }
 
 impl Default for Options {
@@ -66,6 +69,9 @@ impl Default for Options {
             fail_build: String::new(),
             fail_warmup: String::new(),
             panic_in: "none".into(),
+            kv_events: 256,
+            stage_window: 8,
+            broken: "none".into(),
         }
     }
 }
@@ -83,6 +89,11 @@ impl Options {
     /// Nanoseconds between two steps of the batch.
     pub(crate) fn pace_ns(&self) -> u64 {
         nanos(self.token_delay_ms).saturating_add(self.token_delay_us.saturating_mul(1000))
+    }
+
+    /// Whether an extension is to be broken in that way.
+    pub(crate) fn breaks(&self, what: &str) -> bool {
+        self.broken == what
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -112,6 +123,9 @@ impl Options {
             "fail-build" => self.fail_build = value.into(),
             "fail-warmup" => self.fail_warmup = value.into(),
             "panic-in" => self.panic_in = value.into(),
+            "kv-events" => self.kv_events = at_least(1, key, value)?,
+            "stage-window" => self.stage_window = at_least(1, key, value)?,
+            "break" => self.broken = value.into(),
             _ => return Err(Error::config(format!("the mock engine has no option {key}"))),
         }
         Ok(())

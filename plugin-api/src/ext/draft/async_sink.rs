@@ -16,7 +16,8 @@ table! {
         /// from any thread: never two pushes with chunks of one task at once, a task's chunks in order, no lock held that
         /// submit or cancel needs. `step` is still called, pushes nothing and answers idle. The sink is valid until
         /// `close` returns: open tasks get their finish before that, and no push runs or begins afterwards. Where it
-        /// answers stop, the engine pushes nothing more.
+        /// answers stop, the engine pushes nothing more. What other extensions call inside `step` is then called from the
+        /// engine's own threads too.
         attach: unsafe extern "C" fn(engine: *mut c_void, sink: Sink, err: ErrOut) -> u32,
     }
 }

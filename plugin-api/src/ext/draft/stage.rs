@@ -13,8 +13,8 @@
 //!   position 0 or are refused; tokens of another are dropped.
 //! - *Window*: a long prompt travels as several batches of at most [`StageInfo::window`] rows, of which only the last
 //!   row of the last asks for a token. They follow each other without waiting for an answer.
-//! - *Refusal* (NACK): a stage that cannot compute a batch refuses it whole, naming the tasks that are to begin anew, and
-//!   keeps nothing of it. The refusal goes to stage 0.
+//! - *Refusal* (NACK): a stage that cannot compute a batch refuses it whole, naming all its tasks, and keeps nothing of
+//!   it. The refusal goes to stage 0, which begins these tasks anew.
 
 use crate::abi::prim::{Array, ErrOut, Str};
 use core::ffi::c_void;
@@ -116,7 +116,7 @@ table! {
         batch: u64,
         /// The pipeline's epoch.
         epoch: u64,
-        /// Ids (`u64`) of the tasks that begin anew.
+        /// Ids (`u64`) of the batch's tasks; they begin anew.
         tasks: Array,
         /// One line for people.
         message: Str,
@@ -178,12 +178,12 @@ table! {
         receive: unsafe extern "C" fn(engine: *mut c_void, batch: *const StageBatch, err: ErrOut) -> u32,
         /// `[any]` Stage 0: tokens ([`StageToken`]) that the last stage sampled.
         tokens: unsafe extern "C" fn(engine: *mut c_void, epoch: u64, tokens: Array, err: ErrOut) -> u32,
-        /// `[any]` Stage 0: a batch was refused. The named tasks begin anew with the next attempt; of other tasks in it
-        /// nothing was computed either, and they too begin anew.
+        /// `[any]` Stage 0: a batch was refused. The named tasks begin anew with the next attempt: their prompt and what
+        /// was generated is computed again, and nothing of it is pushed twice.
         refused: unsafe extern "C" fn(engine: *mut c_void, refusal: *const StageRefusal, err: ErrOut) -> u32,
         /// `[any]` Forgets what is held of the tasks (ids, `u64`), and raises the epoch where it is larger than the
         /// stage's own: then batches of older ones are dropped, and stage 0 begins all its tasks anew. After the finish
-        /// of a task the host calls it on every later stage.
+        /// of a task the host calls it on every later stage. Stage 0 passes over the ids: its tasks end by cancel.
         abort: unsafe extern "C" fn(engine: *mut c_void, epoch: u64, tasks: Array, err: ErrOut) -> u32,
     }
 }

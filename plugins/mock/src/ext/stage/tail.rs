@@ -1,0 +1,157 @@
+//! A later stage: takes batches, passes them on, or samples where it is the last.
+
+use std::collections::{HashMap, VecDeque};
+
+use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::sdk::{Error, MaskRow, Refusal, Result, Sequence, StageBatch, StageToken};
+
+use super::{BLOCK, Given, Hidden, pack, unpack};
+use crate::script::SPECIAL;
+
+/// Most batches that wait.
+const MOST: usize = 64;
+
+/// A stage that is not the first.
+pub(super) struct Tail {
+    rank: u32,
+    last: bool,
+    silent: bool,
+    pub(super) epoch: u64,
+    inbox: VecDeque<StageBatch>,
+    held: HashMap<u64, Held>,
+}
+
+/// What is held of a task: its "KV cache".
+#[derive(Default)]
+struct Held {
+    attempt: u32,
+    /// Length of the prompt, as the sampling text says.
+    prompt: usize,
+    tokens: Vec<u32>,
+}
+
+impl Tail {
+    pub(super) fn new(rank: u32, last: bool, silent: bool) -> Tail {
+        Tail { rank, last, silent, epoch: 0, inbox: VecDeque::new(), held: HashMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    pub(super) fn receive(&mut self, batch: StageBatch) -> Result<()> {
+        if self.inbox.len() >= MOST {
+            return Err(Error::queue_full(self.inbox.len()));
+        }
+        if batch.epoch >= self.epoch {
+            self.inbox.push_back(batch);
+        }
+        Ok(())
+    }
+
+    pub(super) fn abort(&mut self, epoch: u64, tasks: &[u64]) {
+        tasks.iter().for_each(|task| drop(self.held.remove(task)));
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.held.clear();
+            self.inbox.retain(|batch| batch.epoch >= epoch);
+        }
+    }
+
+    /// Computes one batch.
+    pub(super) fn step(&mut self) -> Given {
+        let mut given = Given::default();
+        let Some(batch) = self.inbox.pop_front() else { return given };
+        if batch.epoch > self.epoch {
+            self.abort(batch.epoch, &[]);
+        }
+        let rows = unpack(&batch.payload);
+        if let Err(error) = self.fits(&batch, &rows) {
+            let tasks = batch.sequences.iter().map(|s| s.task).collect();
+            if !self.silent {
+                given.refusals.push(Refusal { batch: batch.batch, epoch: batch.epoch, tasks, error });
+            }
+            return given;
+        }
+        self.hold(&batch, &rows);
+        if self.last {
+            given.tokens = self.sample(&batch);
+        } else {
+            let passed =
+                rows.into_iter().map(|[token, place, stages, rest]| [token, place, stages + 1.0, rest]);
+            given.batches.push(StageBatch { payload: pack(passed), ..batch });
+        }
+        given
+    }
+
+    /// Whether the batch goes on from what is held; nothing is changed.
+    fn fits(&self, batch: &StageBatch, rows: &[Hidden]) -> Result<()> {
+        let refuse = |what: String| Err(Error::new(code::BATCH_ABORTED, what));
+        for s in &batch.sequences {
+            let have = match self.held.get(&s.task) {
+                _ if s.begins => Some(0),
+                Some(held) if held.attempt == s.attempt => Some(held.tokens.len() as u64),
+                _ => None,
+            };
+            if have.is_none_or(|n| n < s.past) {
+                return refuse(format!(
+                    "task {}, attempt {}: {} tokens are not here",
+                    s.task, s.attempt, s.past
+                ));
+            }
+        }
+        for (row, [_, place, stages, _]) in batch.rows.iter().zip(rows) {
+            if *place != row.position as f32 || *stages != self.rank as f32 {
+                return refuse(format!("a row of task {} did not pass every stage", row.task));
+            }
+        }
+        for (at, s) in batch.sequences.iter().enumerate() {
+            let rows = batch.rows.iter().filter(|row| row.sequence as usize == at);
+            let end = rows.map(|row| row.position + 1).max().unwrap_or(s.past);
+            if !s.blocks.is_empty() && (s.blocks.len() * BLOCK) < usize::try_from(end).unwrap_or(usize::MAX) {
+                return refuse(format!("task {} has {} blocks for {end} tokens", s.task, s.blocks.len()));
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, batch: &StageBatch, rows: &[Hidden]) {
+        for s in &batch.sequences {
+            let held = self.held.entry(s.task).or_default();
+            if s.begins {
+                *held = Held { attempt: s.attempt, prompt: prompt(s), tokens: Vec::new() };
+            }
+            // Fewer than before: the last ones were withdrawn.
+            held.tokens.truncate(usize::try_from(s.past).unwrap_or(usize::MAX));
+        }
+        for (row, [token, ..]) in batch.rows.iter().zip(rows) {
+            if let Some(held) = self.held.get_mut(&row.task) {
+                held.tokens.push(*token as u32);
+            }
+        }
+    }
+
+    fn sample(&self, batch: &StageBatch) -> Vec<StageToken> {
+        let sampled = batch.rows.iter().filter(|row| row.sampled);
+        let token = |row: &cascadia_plugin_api::sdk::Row| {
+            let (held, s) = (self.held.get(&row.task)?, batch.sequences.get(row.sequence as usize)?);
+            let position = row.position + 1;
+            let at = usize::try_from(position).ok()?.checked_sub(held.prompt)?;
+            // After the whole prompt was said again comes the end token.
+            let own = held.tokens[..held.prompt].get(at).copied().unwrap_or(SPECIAL);
+            let mask = if s.mask.is_empty() { MaskRow::All } else { MaskRow::Some(&s.mask) };
+            let token = if mask.allows(own) { own } else { mask.first().unwrap_or(SPECIAL) };
+            Some(StageToken { task: row.task, position, attempt: s.attempt, token, logprob: 0.0 })
+        };
+        sampled.filter_map(token).collect()
+    }
+}
+
+/// The prompt's length out of the sampling text of stage 0.
+fn prompt(sequence: &Sequence) -> usize {
+    sequence.sampling.strip_prefix("prompt=").and_then(|n| n.parse().ok()).unwrap_or(0)
+}
