@@ -823,7 +823,8 @@ typedef struct cascadia_stage_v1 {
     uint32_t (*refused)(void *engine, const cascadia_stage_refusal *refusal, cascadia_err_out err);
     /* [any] Forgets what is held of the tasks (ids, uint64_t), and raises the epoch where it is larger than the stage's
      * own: then batches of older ones are dropped, and stage 0 begins all its tasks anew. After the finish of a task
-     * the host calls it on every later stage. Stage 0 passes over the ids: its tasks end by cancel. */
+     * the host calls it on every later stage; what is queued of it by then may still be computed, and is forgotten
+     * with it. Stage 0 passes over the ids: its tasks end by cancel. */
     uint32_t (*abort)(void *engine, uint64_t epoch, cascadia_array tasks, cascadia_err_out err);
 } cascadia_stage_v1;
 

@@ -53,7 +53,12 @@ impl Setup {
 
     /// Loads the plan's model.
     pub(super) fn load(&self, plan: &Plan) -> Result<(), Fault> {
-        let shard = shard(plan);
+        self.load_stage(plan, 0, 1)
+    }
+
+    /// Loads the part of the plan's model that a stage of a pipeline has.
+    pub(super) fn load_stage(&self, plan: &Plan, rank: u32, stages: u32) -> Result<(), Fault> {
+        let shard = Shard { rank, stages, ..shard(plan) };
         // SAFETY: the shard outlives the call.
         let (code, said) = unsafe { self.load_code(&raw const shard, going_on()) };
         let no_model = matches!(code, code::MODEL_NOT_FOUND | code::SHARD_REJECTED | code::INVALID_CONFIG);

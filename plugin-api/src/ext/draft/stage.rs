@@ -183,7 +183,8 @@ table! {
         refused: unsafe extern "C" fn(engine: *mut c_void, refusal: *const StageRefusal, err: ErrOut) -> u32,
         /// `[any]` Forgets what is held of the tasks (ids, `u64`), and raises the epoch where it is larger than the
         /// stage's own: then batches of older ones are dropped, and stage 0 begins all its tasks anew. After the finish
-        /// of a task the host calls it on every later stage. Stage 0 passes over the ids: its tasks end by cancel.
+        /// of a task the host calls it on every later stage; what is queued of it by then may still be computed, and is
+        /// forgotten with it. Stage 0 passes over the ids: its tasks end by cancel.
         abort: unsafe extern "C" fn(engine: *mut c_void, epoch: u64, tasks: Array, err: ErrOut) -> u32,
     }
 }

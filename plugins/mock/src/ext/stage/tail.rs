@@ -19,6 +19,8 @@ pub(super) struct Tail {
     pub(super) epoch: u64,
     inbox: VecDeque<StageBatch>,
     held: HashMap<u64, Held>,
+    /// Aborted tasks of which batches may still wait in the inbox.
+    leaving: Vec<u64>,
 }
 
 /// What is held of a task: its "KV cache".
@@ -32,7 +34,15 @@ struct Held {
 
 impl Tail {
     pub(super) fn new(rank: u32, last: bool, silent: bool) -> Tail {
-        Tail { rank, last, silent, epoch: 0, inbox: VecDeque::new(), held: HashMap::new() }
+        Tail {
+            rank,
+            last,
+            silent,
+            epoch: 0,
+            inbox: VecDeque::new(),
+            held: HashMap::new(),
+            leaving: Vec::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -54,7 +64,8 @@ impl Tail {
     }
 
     pub(super) fn abort(&mut self, epoch: u64, tasks: &[u64]) {
-        tasks.iter().for_each(|task| drop(self.held.remove(task)));
+        self.leaving.extend_from_slice(tasks);
+        self.forget();
         if epoch > self.epoch {
             self.epoch = epoch;
             self.held.clear();
@@ -62,8 +73,22 @@ impl Tail {
         }
     }
 
+    /// Forgets aborted tasks, until nothing of them can come any more.
+    fn forget(&mut self) {
+        self.leaving.iter().for_each(|task| drop(self.held.remove(task)));
+        if self.inbox.is_empty() {
+            self.leaving.clear();
+        }
+    }
+
     /// Computes one batch.
     pub(super) fn step(&mut self) -> Given {
+        let given = self.compute();
+        self.forget();
+        given
+    }
+
+    fn compute(&mut self) -> Given {
         let mut given = Given::default();
         let Some(batch) = self.inbox.pop_front() else { return given };
         if batch.epoch > self.epoch {
