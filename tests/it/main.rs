@@ -7,6 +7,7 @@ mod cli;
 mod clients;
 mod completions;
 mod errors;
+mod extensions;
 mod hot;
 mod lifecycle;
 mod metrics;

@@ -66,7 +66,7 @@ unsafe extern "C" fn span_start(
         let outer = open.spans.get(&under).and_then(|(span, _)| span.id());
         let (trace_id, parent_id) = (hex(&parent.trace_id), hex(&parent.span_id));
         let span = tracing::debug_span!(
-            target: "plugin", parent: outer, "plugin", plugin = link.plugin, name, trace_id, parent_id, fields
+            target: "plugin", parent: outer, "plugin", plugin = link.plugin, span_name = name, trace_id, parent_id, fields
         );
         open.keep(span)
     })
