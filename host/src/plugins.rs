@@ -17,6 +17,7 @@ pub mod options;
 pub mod precheck;
 pub mod proof;
 pub mod services;
+mod spans;
 pub mod template;
 
 pub use build::{Built, Card};

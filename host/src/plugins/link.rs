@@ -11,6 +11,8 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::spans::Spans;
+
 /// One per worker.
 pub struct Link {
     /// Id of the plugin, for its metrics.
@@ -20,7 +22,7 @@ pub struct Link {
     changed: Condvar,
     flags: Mutex<Flags>,
     fault: Mutex<Fault>,
-    pub(super) spans: Mutex<super::services::trace::Open>,
+    pub(super) spans: Mutex<Spans>,
 }
 
 /// What the plugin reported.

@@ -8,7 +8,7 @@ pub mod dlopen;
 mod fault;
 mod log;
 mod metrics;
-pub mod trace;
+mod trace;
 mod worker;
 
 use core::ffi::c_void;

@@ -1,52 +1,23 @@
 //! `cascadia.host.trace/1`: spans and events of plugins, at debug level under the target `plugin`.
 //!
-//! What must hold: a worker has at most [`MOST`] open spans, however it forgets to end them; a handle that is not that of
-//! an open span of the worker is ignored. Names are the plugin's, so they are fields: those of `tracing` are constants.
+//! What must hold: a handle that is not that of an open span of the worker is ignored. Names are the plugin's, so they are
+//! fields: those of `tracing` are constants.
 
 use core::ffi::c_void;
-use std::collections::HashMap;
 use std::fmt::Write;
-use std::time::Instant;
 
 use cascadia_plugin_api::abi::host::TraceV1;
 use cascadia_plugin_api::abi::prim::{Array, Kv, Str};
 use cascadia_plugin_api::abi::task::Trace;
-use tracing::Span;
 
 use super::guarded;
 use crate::plugins::link::Link;
 
-/// Most open spans of a worker; one more is not kept.
-pub const MOST: usize = 4096;
 /// Longest text of a name or of all fields.
 const MAX_TEXT: usize = 1024;
 
 pub(super) static TABLE: TraceV1 =
     TraceV1 { struct_size: size_of::<TraceV1>() as u32, flags: 0, span_start, span_end, event };
-
-/// The open spans of a worker.
-#[derive(Default)]
-pub struct Open {
-    spans: HashMap<u64, (Span, Instant)>,
-    last: u64,
-}
-
-impl Open {
-    /// Keeps a span; its handle, 0 where there are too many.
-    fn keep(&mut self, span: Span) -> u64 {
-        if self.spans.len() >= MOST {
-            return 0;
-        }
-        self.last += 1;
-        self.spans.insert(self.last, (span, Instant::now()));
-        self.last
-    }
-
-    /// Ends what the worker left open.
-    pub fn clear(&mut self) {
-        self.spans.clear();
-    }
-}
 
 unsafe extern "C" fn span_start(
     worker: *mut c_void,
@@ -63,7 +34,7 @@ unsafe extern "C" fn span_start(
         // SAFETY: the plugin lends the texts for the call.
         let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
         let mut open = link.spans.lock();
-        let outer = open.spans.get(&under).and_then(|(span, _)| span.id());
+        let outer = open.get(under).and_then(|span| span.id());
         let (trace_id, parent_id) = (hex(&parent.trace_id), hex(&parent.span_id));
         let span = tracing::debug_span!(
             target: "plugin", parent: outer, "plugin", plugin = link.plugin, span_name = name, trace_id, parent_id, fields
@@ -74,7 +45,7 @@ unsafe extern "C" fn span_start(
 
 unsafe extern "C" fn span_end(worker: *mut c_void, span: u64) {
     guarded("trace", (), || {
-        let ended = Link::at(worker as usize).and_then(|link| link.spans.lock().spans.remove(&span));
+        let ended = Link::at(worker as usize).and_then(|link| link.spans.lock().take(span));
         if let Some((span, begun)) = ended {
             let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
             tracing::debug!(target: "plugin", parent: &span, took_us, "span ended");
@@ -91,7 +62,7 @@ unsafe extern "C" fn event(worker: *mut c_void, span: u64, name: Str, fields: Ar
         // SAFETY: the plugin lends the texts for the call.
         let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
         // Outside of the lock: a subscriber may take its time.
-        let inside = link.spans.lock().spans.get(&span).map(|(span, _)| span.clone());
+        let inside = link.spans.lock().get(span);
         match inside {
             Some(inside) => tracing::debug!(target: "plugin", parent: &inside, fields, "{name}"),
             None if span == 0 => {
@@ -139,18 +110,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_keeps_a_bounded_number_of_spans() {
-        let mut open = Open::default();
-        let handles: Vec<_> = (0..MOST + 3).map(|_| open.keep(Span::none())).collect();
-        assert_eq!(handles[..2], [1, 2]);
-        assert_eq!(handles[MOST..], [0, 0, 0]);
-        open.spans.remove(&1);
-        assert_ne!(open.keep(Span::none()), 0, "an ended one makes room, and its handle is not used again");
-        open.clear();
-        assert!(open.spans.is_empty());
-    }
-
-    #[test]
     fn strangers_and_unknown_handles_are_ignored() {
         let link = Link::new("trace-test");
         let worker = std::ptr::from_ref(link).cast_mut().cast();
@@ -185,10 +144,10 @@ mod tests {
                 event(worker, inner, Str::new(b"here"), Array::EMPTY);
                 span_end(worker, outer);
                 span_end(worker, outer);
-                assert_eq!(link.spans.lock().spans.len(), 1);
+                assert_eq!(link.spans.lock().len(), 1);
                 span_end(worker, inner);
             }
-            assert!(link.spans.lock().spans.is_empty());
+            assert_eq!(link.spans.lock().len(), 0);
         });
     }
 }
