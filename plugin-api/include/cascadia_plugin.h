@@ -719,6 +719,11 @@ typedef struct cascadia_embeddings_v1 {
 
 /* cascadia_stage_row.flags: the last stage samples a token from this row. */
 #define CASCADIA_ROW_SAMPLED 1u
+/* cascadia_stage_row.flags: the last stage tells the log-probability of this row's own token, given the rows before it.
+ * Not for position 0. */
+#define CASCADIA_ROW_SCORED 2u
+/* cascadia_stage_token.flags: no new token, but the score of the row that was asked for (CASCADIA_ROW_SCORED). */
+#define CASCADIA_STAGE_TOKEN_SCORED 1u
 /* cascadia_stage_sequence.flags: its rows are part of a prompt. */
 #define CASCADIA_SEQUENCE_PREFILL 1u
 /* cascadia_stage_sequence.flags: the first rows of this attempt; a stage forgets what it held of the task. */
@@ -729,7 +734,9 @@ typedef struct cascadia_stage_row {
     uint64_t task; /* the task */
     uint64_t position; /* place of the token in its sequence, from 0 */
     uint32_t sequence; /* index into cascadia_stage_batch.sequences */
-    uint32_t flags; /* CASCADIA_ROW_SAMPLED */
+    uint32_t flags; /* CASCADIA_ROW_... */
+    uint32_t token; /* token id, for what a later stage does with ids: penalties, scores */
+    uint32_t reserved; /* no meaning yet; 0 */
 } cascadia_stage_row;
 
 /* One task's part of a batch. An element of an array. */
@@ -759,14 +766,17 @@ typedef struct cascadia_stage_batch {
     cascadia_str payload; /* the rows' values, row by row: `rows * width` of `dtype`, little-endian */
 } cascadia_stage_batch;
 
-/* A sampled token. An element of an array. */
+/* A sampled token, or a score. An element of an array. */
 typedef struct cascadia_stage_token {
     uint64_t task; /* the task */
-    uint64_t position; /* place of the token in its sequence: one past the row it was sampled from */
+    /* Place of the token in its sequence: one past the row it was sampled from; of a score, its row's own. */
+    uint64_t position;
     uint32_t attempt; /* the attempt it belongs to */
     uint32_t token; /* token id */
     float logprob; /* its log-probability; 0 where none was asked for */
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* CASCADIA_STAGE_TOKEN_... */
+    cascadia_array top_ids; /* uint32_t: alternatives, most likely first; empty where none were asked for */
+    cascadia_array top_logprobs; /* float: theirs */
 } cascadia_stage_token;
 
 /* Why a batch was not computed, borrowed for the call. */
@@ -1326,10 +1336,10 @@ template <size_t N> struct cascadia_text {
     "\"cascadia_embed_out\":\"5a5980b1103b7a09\"," \
     "\"cascadia_embed_info\":\"6176e3907ebe5241\"," \
     "\"cascadia_embeddings_v1\":\"f3dba2921da290fa\"," \
-    "\"cascadia_stage_row\":\"7eeb66544f60ca67\"," \
+    "\"cascadia_stage_row\":\"0c827a4895227f43\"," \
     "\"cascadia_stage_sequence\":\"191d9a17b83347e6\"," \
     "\"cascadia_stage_batch\":\"d6bf71def3001f6d\"," \
-    "\"cascadia_stage_token\":\"36c9d0ce5f8bd4b2\"," \
+    "\"cascadia_stage_token\":\"fc1a2151a4a3833d\"," \
     "\"cascadia_stage_refusal\":\"32d37aabd456072a\"," \
     "\"cascadia_stage_out\":\"f74044e45e5d26fe\"," \
     "\"cascadia_stage_info\":\"ef7a37553bf212f8\"," \
@@ -1395,10 +1405,10 @@ CASCADIA_ASSERT(sizeof(cascadia_embedding) == 40 && offsetof(cascadia_embedding,
 CASCADIA_ASSERT(sizeof(cascadia_embed_out) == 16 && offsetof(cascadia_embed_out, take) == 8, "cascadia_embed_out");
 CASCADIA_ASSERT(sizeof(cascadia_embed_info) == 24 && offsetof(cascadia_embed_info, pooling) == 20, "cascadia_embed_info");
 CASCADIA_ASSERT(sizeof(cascadia_embeddings_v1) == 32 && offsetof(cascadia_embeddings_v1, submit) == 24, "cascadia_embeddings_v1");
-CASCADIA_ASSERT(sizeof(cascadia_stage_row) == 24 && offsetof(cascadia_stage_row, flags) == 20, "cascadia_stage_row");
+CASCADIA_ASSERT(sizeof(cascadia_stage_row) == 32 && offsetof(cascadia_stage_row, reserved) == 28, "cascadia_stage_row");
 CASCADIA_ASSERT(sizeof(cascadia_stage_sequence) == 88 && offsetof(cascadia_stage_sequence, sampling) == 72, "cascadia_stage_sequence");
 CASCADIA_ASSERT(sizeof(cascadia_stage_batch) == 104 && offsetof(cascadia_stage_batch, payload) == 88, "cascadia_stage_batch");
-CASCADIA_ASSERT(sizeof(cascadia_stage_token) == 32 && offsetof(cascadia_stage_token, flags) == 28, "cascadia_stage_token");
+CASCADIA_ASSERT(sizeof(cascadia_stage_token) == 80 && offsetof(cascadia_stage_token, top_logprobs) == 56, "cascadia_stage_token");
 CASCADIA_ASSERT(sizeof(cascadia_stage_refusal) == 64 && offsetof(cascadia_stage_refusal, message) == 48, "cascadia_stage_refusal");
 CASCADIA_ASSERT(sizeof(cascadia_stage_out) == 32 && offsetof(cascadia_stage_out, refuse) == 24, "cascadia_stage_out");
 CASCADIA_ASSERT(sizeof(cascadia_stage_info) == 32 && offsetof(cascadia_stage_info, window) == 28, "cascadia_stage_info");

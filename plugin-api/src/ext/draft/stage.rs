@@ -21,6 +21,12 @@ use core::ffi::c_void;
 
 /// [`StageRow::flags`]: the last stage samples a token from this row.
 pub const ROW_SAMPLED: u32 = 1;
+/// [`StageRow::flags`]: the last stage tells the log-probability of this row's own token, given the rows before it. Not
+/// for position 0.
+pub const ROW_SCORED: u32 = 2;
+
+/// [`StageToken::flags`]: no new token, but the score of the row that was asked for ([`ROW_SCORED`]).
+pub const STAGE_TOKEN_SCORED: u32 = 1;
 
 /// [`StageSequence::flags`]: its rows are part of a prompt.
 pub const SEQUENCE_PREFILL: u32 = 1;
@@ -36,8 +42,12 @@ table! {
         position: u64,
         /// Index into [`StageBatch::sequences`].
         sequence: u32,
-        /// [`ROW_SAMPLED`].
+        /// [`ROW_SAMPLED`], [`ROW_SCORED`].
         flags: u32,
+        /// Token id, for what a later stage does with ids: penalties, scores.
+        token: u32,
+        /// No meaning yet; 0.
+        reserved: u32,
     }
 }
 
@@ -88,11 +98,11 @@ table! {
 }
 
 table! {
-    /// A sampled token. An element of an array.
+    /// A sampled token, or a score. An element of an array.
     StageToken as "cascadia_stage_token" {
         /// The task.
         task: u64,
-        /// Place of the token in its sequence: one past the row it was sampled from.
+        /// Place of the token in its sequence: one past the row it was sampled from; of a score, its row's own.
         position: u64,
         /// The attempt it belongs to.
         attempt: u32,
@@ -100,8 +110,12 @@ table! {
         token: u32,
         /// Its log-probability; 0 where none was asked for.
         logprob: f32,
-        /// No flag is defined; 0.
+        /// [`STAGE_TOKEN_SCORED`].
         flags: u32,
+        /// Token ids (`u32`) of alternatives, most likely first; empty where none were asked for.
+        top_ids: Array,
+        /// Their log-probabilities (`f32`).
+        top_logprobs: Array,
     }
 }
 

@@ -21,6 +21,10 @@ pub struct Row {
     pub sequence: u32,
     /// The last stage samples from it.
     pub sampled: bool,
+    /// The last stage scores its token.
+    pub scored: bool,
+    /// Token id.
+    pub token: u32,
 }
 
 /// One task's part of a batch.
@@ -65,12 +69,12 @@ pub struct StageBatch {
     pub payload: Vec<u8>,
 }
 
-/// A sampled token.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+/// A sampled token, or the score of a row.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct StageToken {
     /// The task.
     pub task: u64,
-    /// One past the row it was sampled from.
+    /// One past the row it was sampled from; of a score, its row's own.
     pub position: u64,
     /// The attempt it belongs to.
     pub attempt: u32,
@@ -78,6 +82,10 @@ pub struct StageToken {
     pub token: u32,
     /// Its log-probability; 0 where none was asked for.
     pub logprob: f32,
+    /// It is the score of a row, and no new token.
+    pub scored: bool,
+    /// Alternatives and their log-probabilities, most likely first.
+    pub top: (Vec<u32>, Vec<f32>),
 }
 
 /// Why a batch was not computed.
@@ -143,7 +151,9 @@ impl StageOut {
             task: r.task,
             position: r.position,
             sequence: r.sequence,
-            flags: bit(r.sampled, wire::ROW_SAMPLED),
+            flags: bit(r.sampled, wire::ROW_SAMPLED) | bit(r.scored, wire::ROW_SCORED),
+            token: r.token,
+            reserved: 0,
         };
         let sequence = |s: &Sequence| wire::StageSequence {
             task: s.task,
@@ -180,7 +190,9 @@ impl StageOut {
             attempt: t.attempt,
             token: t.token,
             logprob: t.logprob,
-            flags: 0,
+            flags: if t.scored { wire::STAGE_TOKEN_SCORED } else { 0 },
+            top_ids: Array::new(&t.top.0),
+            top_logprobs: Array::new(&t.top.1),
         };
         let tokens: Vec<_> = tokens.iter().map(token).collect();
         // SAFETY: as above.
@@ -257,12 +269,17 @@ unsafe extern "C" fn receive(engine: *mut c_void, batch: *const wire::StageBatch
 }
 
 unsafe extern "C" fn tokens(engine: *mut c_void, epoch: u64, tokens: Array, err: ErrOut) -> u32 {
-    let token = |t: wire::StageToken| StageToken {
-        task: t.task,
-        position: t.position,
-        attempt: t.attempt,
-        token: t.token,
-        logprob: t.logprob,
+    // SAFETY: the host's promise: the tokens and what they view are lent for the call.
+    let token = |t: wire::StageToken| unsafe {
+        StageToken {
+            task: t.task,
+            position: t.position,
+            attempt: t.attempt,
+            token: t.token,
+            logprob: t.logprob,
+            scored: t.flags & wire::STAGE_TOKEN_SCORED != 0,
+            top: (t.top_ids.scalars::<u32>().into_owned(), t.top_logprobs.scalars::<f32>().into_owned()),
+        }
     };
     // SAFETY: the host's promise: the tokens are lent; an all-zero one is valid.
     unsafe {
@@ -308,6 +325,8 @@ unsafe fn read(batch: &wire::StageBatch) -> StageBatch {
         position: r.position,
         sequence: r.sequence,
         sampled: r.flags & wire::ROW_SAMPLED != 0,
+        scored: r.flags & wire::ROW_SCORED != 0,
+        token: r.token,
     };
     // SAFETY: of all reads below: the caller vouches for the batch and its views; all-zero elements are valid.
     let sequence = |s: wire::StageSequence| unsafe {
@@ -362,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_batch_must_be_what_it_says() {
-        let row = |sequence, position| Row { task: 7, position, sequence, sampled: false };
+        let row = |sequence, position| Row { task: 7, position, sequence, ..Row::default() };
         let sound = StageBatch {
             rows: vec![row(0, 3), row(0, 4)],
             sequences: vec![Sequence { task: 7, past: 3, ..Sequence::default() }],

@@ -32,14 +32,23 @@ impl Style {
         }
     }
 
-    fn token(self, token: &Token) -> Token {
-        let Some(bytes) = &token.bytes else { return token.clone() };
-        let mut bytes = bytes.clone();
+    fn byte(self, byte: u8) -> u8 {
         match self {
-            Style::Upper => bytes.make_ascii_uppercase(),
-            Style::Lower => bytes.make_ascii_lowercase(),
+            Style::Upper => byte.to_ascii_uppercase(),
+            Style::Lower => byte.to_ascii_lowercase(),
         }
-        Token::of(bytes)
+    }
+
+    /// The id of a byte token in this style; others stay.
+    pub(crate) fn id(self, id: u32) -> u32 {
+        u8::try_from(id).map_or(id, |byte| u32::from(self.byte(byte)))
+    }
+
+    fn token(self, token: &Token) -> Token {
+        match &token.bytes {
+            Some(bytes) => Token::of(bytes.iter().map(|byte| self.byte(*byte)).collect::<Vec<_>>()),
+            None => Token { id: self.id(token.id), bytes: None },
+        }
     }
 
     /// The item in this style.

@@ -2,7 +2,7 @@
 //! be cancelled in its middle.
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{
@@ -11,6 +11,7 @@ use cascadia_plugin_api::sdk::{
 };
 use parking_lot::Mutex;
 
+use super::adapters::Style;
 use super::kv_log::mix;
 use crate::engine::Mock;
 
@@ -34,6 +35,7 @@ struct Inner {
 
 struct Job {
     task: EmbedTask,
+    style: Option<Arc<Style>>,
     done: usize,
     tokens: u32,
     cancelled: bool,
@@ -90,7 +92,10 @@ impl Desk {
             return Some(Done { task, vector: None, over: Some((tokens, true)) });
         }
         let input = &job.task.inputs[job.done];
-        let tokens = tokens(input);
+        let mut tokens = tokens(input);
+        if let Some(style) = &job.style {
+            tokens.iter_mut().for_each(|id| *id = style.id(*id));
+        }
         let mut vector = embed(&tokens, &job.task);
         if broken == "embed-short" {
             vector.pop();
@@ -143,6 +148,7 @@ impl Embeddings for Mock {
         if let Some(long) = task.inputs.iter().map(|input| tokens(input).len()).find(|n| *n > window) {
             return Err(Error::prompt_too_long(long, window));
         }
+        let style = self.shelf.find(&task.adapter)?;
         let mut inner = self.desk.inner.lock();
         if inner.closed {
             return Err(Error::new(code::CLOSED, "the engine is closed"));
@@ -150,7 +156,10 @@ impl Embeddings for Mock {
         if inner.jobs.len() >= self.options.slots + self.options.max_waiting {
             return Err(Error::queue_full(inner.jobs.len()));
         }
-        inner.jobs.push_back(Job { task, done: 0, tokens: 0, cancelled: false });
+        // Behind those of its priority; the one at work goes on.
+        let behind = inner.jobs.iter().skip(1).position(|job| job.task.priority < task.priority);
+        let place = behind.map_or(inner.jobs.len(), |at| at + 1);
+        inner.jobs.insert(place, Job { task, style, done: 0, tokens: 0, cancelled: false });
         drop(inner);
         self.own.ring();
         Ok(())

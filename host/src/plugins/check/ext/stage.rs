@@ -3,10 +3,11 @@
 mod pipe;
 
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::abi::task::GRAMMAR_MASK;
-use cascadia_plugin_api::ext::draft::stage::SEQUENCE_BEGINS;
+use cascadia_plugin_api::abi::task::{GRAMMAR_MASK, LOGPROBS, PROMPT_LOGPROBS};
+use cascadia_plugin_api::ext::draft::stage::{ROW_SCORED, SEQUENCE_BEGINS};
 
 use super::super::ask::Ask;
+use super::super::sink::About;
 use super::super::{Fault, Outcome, Plan, Test, passed, skip};
 use super::token_mask::{Filler, digits};
 use super::{ended_once, refused};
@@ -22,6 +23,7 @@ pub(in super::super) const TESTS: &[Test] = &[
     Test { name: "stage: a batch that is not what it says is refused at the door", run: malformed },
     Test { name: "stage: cancel ends a task along the pipe", run: cancel },
     Test { name: "stage: a mask of stage 0 is obeyed by the last", run: masked },
+    Test { name: "stage: log-probabilities come back with the tokens", run: logprobs },
 ];
 
 /// Prompts of several windows, told apart by their first token.
@@ -217,4 +219,34 @@ fn masked(plan: &Plan) -> Outcome {
         }
     }
     passed()
+}
+
+fn logprobs(plan: &Plan) -> Outcome {
+    let pipe = Pipe::of(plan, 2)?;
+    let first = &pipe.stages[0];
+    if !first.card.has("logprobs") {
+        return skip("its card has no logprobs");
+    }
+    let top = if first.card.has("top_logprobs") { 3 } else { 0 };
+    let scored = first.card.has("prompt_logprobs");
+    let flags = LOGPROBS | if scored { PROMPT_LOGPROBS } else { 0 };
+    let ask = Ask { flags, top_logprobs: top, ..asks(&pipe, 1).remove(0) };
+    let mut rows = 0;
+    let task = first.submit(&ask)?;
+    pipe.run(&[task], |_, batch| {
+        rows += batch.rows.iter().filter(|row| row.flags & ROW_SCORED != 0).count();
+        Fate::Pass
+    })?;
+    let answer = first.answer(task);
+    answer.fault(About::Logprobs)?;
+    if answer.logprobs != answer.tokens.len() {
+        let (n, m) = (answer.logprobs, answer.tokens.len());
+        return Err(format!("{m} tokens came with {n} log-probabilities").into());
+    }
+    let n = ask.tokens.len();
+    if scored && (answer.prompt_logprobs != n || rows + 1 != n) {
+        let have = answer.prompt_logprobs;
+        return Err(format!("of {n} prompt tokens {rows} were to be scored, {have} were").into());
+    }
+    Ok(format!("{} tokens, {rows} rows scored", answer.tokens.len()))
 }

@@ -9,6 +9,7 @@ use cascadia_plugin_api::sdk::{
     Sequence, StageBatch, StageToken, Task,
 };
 
+use super::tail::Sampling;
 use super::{BLOCK, WIDTH, pack};
 use crate::options::Options;
 use crate::script::SPECIAL;
@@ -21,6 +22,9 @@ pub(super) struct Piece {
     end: Option<Finish<'static>>,
     error: Option<Error>,
     prompt_tokens: Option<u32>,
+    logprobs: Vec<f32>,
+    top: (Vec<u32>, Vec<f32>),
+    prompt_logprobs: Vec<f32>,
 }
 
 impl Piece {
@@ -34,6 +38,9 @@ impl Piece {
             tokens: &self.tokens,
             finish,
             prompt_tokens: self.prompt_tokens,
+            logprobs: &self.logprobs,
+            top: (&self.top.0, &self.top.1, u32::try_from(self.top.0.len()).unwrap_or(u32::MAX)),
+            prompt_logprobs: &self.prompt_logprobs,
             ..Chunk::default()
         }
     }
@@ -51,6 +58,9 @@ struct Flight {
     /// A token was asked for and has not come.
     waits: bool,
     blocks: Vec<u32>,
+    ask: Sampling,
+    /// Scores of the prompt, where they are wanted; the first token has none.
+    scores: Option<Vec<f32>>,
     masked: bool,
     /// Tokens the mask was told of.
     told: usize,
@@ -134,6 +144,8 @@ impl Head {
             }
             () => {}
         }
+        let ask = Sampling { prompt: task.tokens.len(), logprobs: task.logprobs.map_or(0, |k| k + 1) };
+        let scores = task.prompt_logprobs.map(|_| vec![f32::NAN; task.tokens.len()]);
         let most = if task.max_tokens == 0 { usize::MAX } else { task.max_tokens as usize };
         self.flights.insert(
             task.id,
@@ -145,6 +157,8 @@ impl Head {
                 sent: 0,
                 waits: false,
                 blocks: Vec::new(),
+                ask,
+                scores,
                 masked,
                 told: 0,
                 cancelled: false,
@@ -192,6 +206,13 @@ impl Head {
     pub(super) fn answer(&mut self) {
         for token in std::mem::take(&mut self.arrived) {
             let Some(flight) = self.flights.get_mut(&token.task) else { continue };
+            if token.scored {
+                let place = usize::try_from(token.position).unwrap_or(usize::MAX);
+                if let Some(score) = flight.scores.as_mut().and_then(|scores| scores.get_mut(place)) {
+                    *score = token.logprob;
+                }
+                continue;
+            }
             // What an earlier attempt had asked for comes too late.
             if token.attempt != flight.attempt || token.position != flight.tokens.len() as u64 {
                 continue;
@@ -200,11 +221,18 @@ impl Head {
             let first = flight.tokens.len() == flight.prompt;
             let mut piece = Piece { task: token.task, ..Piece::default() };
             piece.prompt_tokens = first.then(|| u32::try_from(flight.prompt).unwrap_or(u32::MAX));
+            if first {
+                piece.prompt_logprobs = flight.scores.take().unwrap_or_default();
+            }
             if token.token == SPECIAL {
                 piece.end = Some(Finish::Stop);
             } else {
                 flight.tokens.push(token.token);
                 piece.tokens.push(token.token);
+                if flight.ask.logprobs > 0 {
+                    piece.logprobs.push(token.logprob);
+                    piece.top = token.top;
+                }
                 if flight.tokens.len() - flight.prompt >= flight.most {
                     piece.end = Some(Finish::Length);
                 }
@@ -279,12 +307,21 @@ impl Head {
                 begins,
                 blocks: flight.blocks.clone(),
                 mask,
-                sampling: if begins { format!("prompt={}", flight.prompt) } else { String::new() },
+                sampling: if begins { flight.ask.text() } else { String::new() },
             });
             for position in flight.sent..end {
                 let sampled = samples && position + 1 == end;
-                batch.rows.push(Row { task: *task, position: position as u64, sequence: at, sampled });
-                hidden.push([flight.tokens[position] as f32, position as f32, 1.0, 0.0]);
+                let scored = flight.scores.is_some() && position > 0 && position < flight.prompt;
+                let token = flight.tokens[position];
+                batch.rows.push(Row {
+                    task: *task,
+                    position: position as u64,
+                    sequence: at,
+                    sampled,
+                    scored,
+                    token,
+                });
+                hidden.push([token as f32, position as f32, 1.0, 0.0]);
             }
             batch.max_context = batch.max_context.max(end as u64);
             (flight.sent, flight.waits) = (end, samples);

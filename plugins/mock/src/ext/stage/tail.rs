@@ -3,10 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::sdk::{Error, MaskRow, Refusal, Result, Sequence, StageBatch, StageToken};
+use cascadia_plugin_api::sdk::{Error, MaskRow, Refusal, Result, Row, StageBatch, StageToken};
 
 use super::{BLOCK, Given, Hidden, pack, unpack};
 use crate::script::SPECIAL;
+use crate::writer::logprob;
 
 /// Most batches that wait.
 const MOST: usize = 64;
@@ -23,12 +24,35 @@ pub(super) struct Tail {
     leaving: Vec<u64>,
 }
 
+/// How to sample: stage 0 writes it as text, in a form that is the mock's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sampling {
+    /// Length of the prompt.
+    pub(super) prompt: usize,
+    /// Alternatives per token; with one more for the token itself; 0 = no log-probabilities.
+    pub(super) logprobs: u32,
+}
+
+impl Sampling {
+    pub(super) fn text(self) -> String {
+        format!("prompt={} logprobs={}", self.prompt, self.logprobs)
+    }
+
+    fn read(text: &str) -> Sampling {
+        let number = |key: &str| text.split(' ').find_map(|part| part.strip_prefix(key)?.parse::<u32>().ok());
+        Sampling {
+            prompt: number("prompt=").unwrap_or(0) as usize,
+            logprobs: number("logprobs=").unwrap_or(0),
+        }
+    }
+}
+
 /// What is held of a task: its "KV cache".
 #[derive(Default)]
 struct Held {
     attempt: u32,
-    /// Length of the prompt, as the sampling text says.
-    prompt: usize,
+    /// What the sampling text says.
+    ask: Sampling,
     tokens: Vec<u32>,
 }
 
@@ -129,8 +153,9 @@ impl Tail {
                 ));
             }
         }
-        for (row, [_, place, stages, _]) in batch.rows.iter().zip(rows) {
-            if *place != row.position as f32 || *stages != self.rank as f32 {
+        for (row, [token, place, stages, _]) in batch.rows.iter().zip(rows) {
+            let place = (*token, *place) == (row.token as f32, row.position as f32);
+            if !place || *stages != self.rank as f32 {
                 return refuse(format!("a row of task {} did not pass every stage", row.task));
             }
         }
@@ -148,7 +173,7 @@ impl Tail {
         for s in &batch.sequences {
             let held = self.held.entry(s.task).or_default();
             if s.begins {
-                *held = Held { attempt: s.attempt, prompt: prompt(s), tokens: Vec::new() };
+                *held = Held { attempt: s.attempt, ask: Sampling::read(&s.sampling), tokens: Vec::new() };
             }
             // Fewer than before: the last ones were withdrawn.
             held.tokens.truncate(usize::try_from(s.past).unwrap_or(usize::MAX));
@@ -161,22 +186,47 @@ impl Tail {
     }
 
     fn sample(&self, batch: &StageBatch) -> Vec<StageToken> {
-        let sampled = batch.rows.iter().filter(|row| row.sampled);
-        let token = |row: &cascadia_plugin_api::sdk::Row| {
-            let (held, s) = (self.held.get(&row.task)?, batch.sequences.get(row.sequence as usize)?);
-            let position = row.position + 1;
-            let at = usize::try_from(position).ok()?.checked_sub(held.prompt)?;
-            // After the whole prompt was said again comes the end token.
-            let own = held.tokens[..held.prompt].get(at).copied().unwrap_or(SPECIAL);
-            let mask = if s.mask.is_empty() { MaskRow::All } else { MaskRow::Some(&s.mask) };
-            let token = if mask.allows(own) { own } else { mask.first().unwrap_or(SPECIAL) };
-            Some(StageToken { task: row.task, position, attempt: s.attempt, token, logprob: 0.0 })
-        };
-        sampled.filter_map(token).collect()
+        batch
+            .rows
+            .iter()
+            .filter(|row| row.scored || row.sampled)
+            .flat_map(|row| self.tell(batch, row))
+            .collect()
     }
-}
 
-/// The prompt's length out of the sampling text of stage 0.
-fn prompt(sequence: &Sequence) -> usize {
-    sequence.sampling.strip_prefix("prompt=").and_then(|n| n.parse().ok()).unwrap_or(0)
+    /// The score of a row's own token, and the token sampled from it, as far as they were asked for.
+    fn tell(&self, batch: &StageBatch, row: &Row) -> Vec<StageToken> {
+        let (Some(held), Some(s)) = (self.held.get(&row.task), batch.sequences.get(row.sequence as usize))
+        else {
+            return Vec::new();
+        };
+        let mut told = Vec::new();
+        let token = |position: u64, token: u32, scored: bool| StageToken {
+            task: row.task,
+            position,
+            attempt: s.attempt,
+            token,
+            scored,
+            ..StageToken::default()
+        };
+        if row.scored {
+            told.push(StageToken { logprob: logprob(row.position), ..token(row.position, row.token, true) });
+        }
+        let at = usize::try_from(row.position + 1).unwrap_or(usize::MAX).checked_sub(held.ask.prompt);
+        if let (Some(at), true) = (at, row.sampled) {
+            // After the whole prompt was said again comes the end token.
+            let prompt = held.tokens.get(..held.ask.prompt).unwrap_or_default();
+            let own = prompt.get(at).copied().unwrap_or(SPECIAL);
+            let mask = if s.mask.is_empty() { MaskRow::All } else { MaskRow::Some(&s.mask) };
+            let chosen = if mask.allows(own) { own } else { mask.first().unwrap_or(SPECIAL) };
+            let mut new = token(row.position + 1, chosen, false);
+            if held.ask.logprobs > 0 {
+                new.logprob = logprob(at as u64);
+                let ranks = 0..held.ask.logprobs - 1;
+                new.top = ranks.map(|r| (chosen.wrapping_add(r), new.logprob - 0.1 * r as f32)).unzip();
+            }
+            told.push(new);
+        }
+        told
+    }
 }

@@ -46,7 +46,7 @@ pub(super) struct Refusal {
 /// What a stage gave.
 enum Event {
     Batch(Batch),
-    Tokens(u64, Vec<StageToken>),
+    Tokens(u64, Vec<(StageToken, Vec<u32>, Vec<f32>)>),
     Refusal(Refusal),
 }
 
@@ -237,11 +237,15 @@ impl Pipe {
         Ok((code, said))
     }
 
-    fn tokens(&self, epoch: u64, tokens: &[StageToken]) -> Result<(), Fault> {
+    fn tokens(&self, epoch: u64, tokens: &[(StageToken, Vec<u32>, Vec<f32>)]) -> Result<(), Fault> {
+        let wire: Vec<_> = tokens
+            .iter()
+            .map(|(t, ids, ps)| StageToken { top_ids: Array::new(ids), top_logprobs: Array::new(ps), ..*t })
+            .collect();
         let mut said = Said::default();
         // SAFETY: the engine lives; the tokens outlive the call.
         let code =
-            unsafe { (self.table.tokens)(self.stages[0].engine(), epoch, Array::new(tokens), said.out()) };
+            unsafe { (self.table.tokens)(self.stages[0].engine(), epoch, Array::new(&wire), said.out()) };
         done("tokens", code, &said)
     }
 
@@ -324,7 +328,12 @@ unsafe extern "C" fn batch(ctx: *mut c_void, batch: *const StageBatch) -> u32 {
 
 unsafe extern "C" fn tokens(ctx: *mut c_void, epoch: u64, tokens: Array) -> u32 {
     // SAFETY: as above.
-    unsafe { put(ctx, Event::Tokens(epoch, tokens.iter::<StageToken>().collect())) }
+    unsafe {
+        let own = |t: StageToken| {
+            (t, t.top_ids.scalars::<u32>().into_owned(), t.top_logprobs.scalars::<f32>().into_owned())
+        };
+        put(ctx, Event::Tokens(epoch, tokens.iter::<StageToken>().map(own).collect()))
+    }
 }
 
 unsafe extern "C" fn refuse(ctx: *mut c_void, refusal: *const StageRefusal) -> u32 {
