@@ -79,3 +79,123 @@ macro_rules! with_extension {
     };
 }
 use with_extension;
+
+#[cfg(test)]
+mod tests {
+    #![expect(unsafe_code, reason = "calls the tables as a host does")]
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::abi::code;
+    use crate::abi::prim::{ErrOut, Str};
+    use crate::ext::draft::adapters::{AdaptersOut, AdaptersV1};
+    use crate::ext::draft::pause::PauseV1;
+    use crate::sdk::export::get_extension;
+    use crate::sdk::{
+        Builder, Card, Engine, EngineInfo, Error, Load, Next, Plugin, Progress, Result, Sink, Task, Worker,
+    };
+
+    struct Bare;
+    struct Holding;
+
+    fn no_builder() -> Result<Box<dyn Builder>> {
+        Err(Error::unsupported("builder"))
+    }
+
+    impl Plugin for Bare {
+        fn engines() -> &'static [EngineInfo] {
+            &[]
+        }
+        fn builder(_: &str, _: Worker) -> Result<Box<dyn Builder>> {
+            no_builder()
+        }
+    }
+
+    impl Plugin for Holding {
+        fn engines() -> &'static [EngineInfo] {
+            &[]
+        }
+        fn extensions() -> &'static [&'static str] {
+            &[ids::PAUSE, ids::ADAPTERS, "unknown/1"]
+        }
+        fn builder(_: &str, _: Worker) -> Result<Box<dyn Builder>> {
+            no_builder()
+        }
+    }
+
+    /// Has adapters that panic, and no pause though the library offers it.
+    struct Mine;
+
+    impl Engine for Mine {
+        fn submit(&self, _: Task) -> Result<()> {
+            Ok(())
+        }
+        fn step(&self, _: Duration, _: &mut Sink) -> Result<Next> {
+            Ok(Next::Idle)
+        }
+        fn cancel(&self, _: u64) {}
+        fn card(&self) -> Card {
+            Card::default()
+        }
+        fn load(&self) -> Load {
+            Load::default()
+        }
+        fn extensions(&self) -> Extensions<'_> {
+            Extensions { adapters: Some(self), ..Extensions::default() }
+        }
+    }
+
+    impl Adapters for Mine {
+        fn load(&self, _: AdapterSpec, _: &Progress) -> Result<()> {
+            Ok(())
+        }
+        fn unload(&self, _: &str) -> Result<()> {
+            Ok(())
+        }
+        fn list(&self) -> Vec<Adapter> {
+            panic!("no list today")
+        }
+    }
+
+    fn has<P: Plugin>(id: &str) -> bool {
+        // SAFETY: the text outlives the call.
+        !unsafe { get_extension::<P>(Str::new(id.as_bytes())) }.is_null()
+    }
+
+    #[test]
+    fn a_library_has_the_tables_that_it_lists_and_no_others() {
+        let all =
+            [ids::KV_EVENTS, ids::TOKEN_MASK, ids::TOKENIZE, ids::EMBEDDINGS, ids::STAGE, ids::KV_STATE];
+        for id in all.into_iter().chain([ids::ASYNC_SINK, "unknown/1", "cascadia.pause/2"]) {
+            assert!(!has::<Bare>(id) && !has::<Holding>(id), "{id}");
+        }
+        for id in [ids::PAUSE, ids::ADAPTERS] {
+            assert!(!has::<Bare>(id) && has::<Holding>(id), "{id}");
+        }
+        assert!(has::<Bare>(ids::ENGINE) && has::<Bare>(ids::LOAD_REPORT));
+    }
+
+    #[test]
+    fn an_engine_that_lacks_it_says_so_and_a_panic_stays_inside() {
+        unsafe extern "C" fn set(ctx: *mut c_void, code: u32, message: Str, _details: Str) {
+            // SAFETY: `ctx` is the pair below, alive for the call; the text is lent.
+            unsafe { *ctx.cast::<(u32, String)>() = (code, message.text().into_owned()) }
+        }
+        unsafe extern "C" fn list(_ctx: *mut c_void, _adapters: crate::abi::prim::Array) {}
+        let mut engine: Box<dyn Engine> = Box::new(Mine);
+        let engine = std::ptr::from_mut(&mut engine).cast();
+        let mut said = (0, String::new());
+        // SAFETY: each id names its type; the engine is of the form that `build` gives and outlives the calls.
+        unsafe {
+            let table = get_extension::<Holding>(Str::new(ids::PAUSE.as_bytes())).cast::<PauseV1>();
+            assert_eq!(((*table).pause)(engine, 1), code::UNSUPPORTED);
+            let table = get_extension::<Holding>(Str::new(ids::ADAPTERS.as_bytes())).cast::<AdaptersV1>();
+            let err = ErrOut { ctx: std::ptr::from_mut(&mut said).cast(), set };
+            let out = AdaptersOut { ctx: core::ptr::null_mut(), set: list };
+            assert_eq!(((*table).list)(engine, out, err), code::PANIC);
+            assert_eq!(((*table).list)(core::ptr::null_mut(), out, err), code::CLOSED);
+        }
+        assert_eq!(said.0, code::CLOSED);
+    }
+}
