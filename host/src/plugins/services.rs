@@ -100,3 +100,18 @@ fn fail(err: ErrOut, code: u32, message: &str) {
     // SAFETY: the plugin lends the callback for the call; the texts outlive it.
     unsafe { (err.set)(err.ctx, code, Str::new(message.as_bytes()), Str::EMPTY) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_says_it_offers_it_has() {
+        for id in crate::plugins::manifest::SERVICES {
+            // SAFETY: the text outlives the call.
+            assert!(!unsafe { get_service(Str::new(id.as_bytes())) }.is_null(), "{id}");
+        }
+        // SAFETY: as above.
+        assert!(unsafe { get_service(Str::new(b"cascadia.host.trace/2")) }.is_null());
+    }
+}

@@ -73,10 +73,11 @@ impl Worker {
 
     /// Says that the engine is lost: the host fails its tasks and builds it anew.
     pub fn fault(self, message: &str) {
-        log(Level::Error, "sdk", "engine is lost", &[("reason", message)]);
-        if let Some(table) = services().and_then(|s| s.fault) {
+        match services().and_then(|s| s.fault) {
             // SAFETY: the worker is the host's own pointer; the text lives through the call.
-            unsafe { (table.report)(self.0, Str::new(message.as_bytes())) }
+            Some(table) => unsafe { (table.report)(self.0, Str::new(message.as_bytes())) },
+            // Then a person must hear of it: nobody else will.
+            None => log(Level::Error, "sdk", "engine is lost", &[("reason", message)]),
         }
     }
 

@@ -122,9 +122,8 @@ impl Rig {
             let epoch = self.link.epoch();
             let next = self.step()?;
             look()?;
-            if self.life() != last.0 || next == Next::More {
-                last.0 = self.life();
-                last.1 = if next == Next::More { last.1 } else { Instant::now() };
+            if self.life() != last.0 {
+                last = (self.life(), Instant::now());
             }
             if last.1.elapsed() > self.patience {
                 return Err(self.stalled(next));

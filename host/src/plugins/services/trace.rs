@@ -33,13 +33,14 @@ unsafe extern "C" fn span_start(
         }
         // SAFETY: the plugin lends the texts for the call.
         let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
-        let mut open = link.spans.lock();
-        let outer = open.get(under).and_then(|span| span.id());
+        // The subscriber is called outside of the lock: it may take its time.
+        // Held until the new one is made: an id of a span that has closed meanwhile means nothing.
+        let outer = link.spans.lock().get(under);
         let (trace_id, parent_id) = (hex(&parent.trace_id), hex(&parent.span_id));
         let span = tracing::debug_span!(
-            target: "plugin", parent: outer, "plugin", plugin = link.plugin, span_name = name, trace_id, parent_id, fields
+            target: "plugin", parent: outer.as_ref().and_then(tracing::Span::id), "plugin", plugin = link.plugin, span_name = name, trace_id, parent_id, fields
         );
-        open.keep(span)
+        link.spans.lock().keep(span)
     })
 }
 
@@ -61,7 +62,6 @@ unsafe extern "C" fn event(worker: *mut c_void, span: u64, name: Str, fields: Ar
         }
         // SAFETY: the plugin lends the texts for the call.
         let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
-        // Outside of the lock: a subscriber may take its time.
         let inside = link.spans.lock().get(span);
         match inside {
             Some(inside) => tracing::debug!(target: "plugin", parent: &inside, fields, "{name}"),

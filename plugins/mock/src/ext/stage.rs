@@ -87,13 +87,13 @@ impl Stages {
 
     /// Gives away what a step made; a lost link is for the host to mend by a new epoch.
     fn give(&self, given: &Given, epoch: u64, sink: &mut Sink) {
+        let chunks: Vec<Chunk<'_>> = given.chunks.iter().map(head::Piece::chunk).collect();
+        sink.push(&chunks);
         let Some(out) = self.out.get() else { return };
         let lost = given.batches.iter().map(|batch| out.batch(batch));
         let lost = lost.chain((!given.tokens.is_empty()).then(|| out.tokens(epoch, &given.tokens)));
         // The link is the host's: it knows already.
         lost.chain(given.refusals.iter().map(|refusal| out.refuse(refusal))).for_each(drop);
-        let chunks: Vec<Chunk<'_>> = given.chunks.iter().map(head::Piece::chunk).collect();
-        sink.push(&chunks);
     }
 }
 
