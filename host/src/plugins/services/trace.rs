@@ -33,12 +33,13 @@ unsafe extern "C" fn span_start(
         }
         // SAFETY: the plugin lends the texts for the call.
         let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
-        // The subscriber is called outside of the lock: it may take its time.
-        // Held until the new one is made: an id of a span that has closed meanwhile means nothing.
+        // The subscriber is called outside of the lock: it may take its time. The outer span is held until the new one
+        // is made: the id of one that has closed meanwhile means nothing.
         let outer = link.spans.lock().get(under);
         let (trace_id, parent_id) = (hex(&parent.trace_id), hex(&parent.span_id));
         let span = tracing::debug_span!(
-            target: "plugin", parent: outer.as_ref().and_then(tracing::Span::id), "plugin", plugin = link.plugin, span_name = name, trace_id, parent_id, fields
+            target: "plugin", parent: outer.as_ref().and_then(tracing::Span::id), "plugin",
+            plugin = link.plugin, span_name = name, trace_id, parent_id, fields
         );
         link.spans.lock().keep(span)
     })
