@@ -11,6 +11,7 @@ use crate::api::{self, Api};
 use crate::config::schema::is_loopback;
 use crate::config::{Config, env};
 use crate::fleet::choose::{Chosen, choose};
+use crate::fleet::marker::Marker;
 use crate::fleet::{Fleet, Ground};
 use crate::http::server;
 use crate::lifecycle::Lifecycle;
@@ -46,7 +47,7 @@ pub fn run(config: Config) -> Result<(), Failed> {
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose(&config, &executable, &metrics)
         .map_err(|fault| Failed { message: fault.message, usage: fault.usage })?;
-    for (name, value) in chosen.environment() {
+    for (name, value) in chosen.environment(&config) {
         env::set_before_threads(name, value).map_err(Failed::usage)?;
     }
     // One thread for sockets and bodies: more would wake each other for every token. The engines have their own.
@@ -91,14 +92,33 @@ async fn serve(
     for name in chosen.names() {
         api.models.loading(name);
     }
-    let host = Host { api };
+    let (marker, suspects) = Marker::new(env::state_folder());
+    let host = Host { api, marker: Arc::new(marker) };
+    suggest_isolation(&suspects, &host.api.config);
     host.listen(listener);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, "listening");
-    host.until_signal(chosen, signals).await
+    let ended = host.until_signal(chosen, signals).await;
+    host.marker.end();
+    ended
+}
+
+/// What ran in the process of a run that did not end in good order may have ended it.
+fn suggest_isolation(suspects: &[String], config: &Config) {
+    let here: Vec<_> =
+        suspects.iter().filter(|id| !config.plugins.isolates(id)).map(String::as_str).collect();
+    if !here.is_empty() {
+        let plugins = here.join(",");
+        tracing::warn!(
+            plugins,
+            "an earlier run ended without a word while these ran in its process; --isolate={plugins} runs them in \
+             processes of their own, and a crash is then a restart"
+        );
+    }
 }
 
 struct Host {
     api: Arc<Api>,
+    marker: Arc<Marker>,
 }
 
 impl Host {
@@ -133,6 +153,7 @@ impl Host {
             config: Arc::clone(&self.api.config),
             models: Arc::clone(&self.api.models),
             metrics: Arc::clone(&self.api.metrics),
+            marker: Arc::clone(&self.marker),
         };
         let fleet = Fleet::start(ground, chosen, settled)
             .map_err(|e| Failed::run(format!("the fleet's thread did not start: {e}")))?;
@@ -153,6 +174,7 @@ impl Host {
             () = self.drain(fleet) => {}
             number = signals.next() => {
                 tracing::warn!("second signal: ending now");
+                self.marker.end();
                 crate::plugins::leave(128 + number);
             }
         }
@@ -176,11 +198,16 @@ impl Host {
         wait_until(Instant::now() + Duration::from_secs(2), || api.roster.is_empty()).await;
         let workers: Vec<_> = api.models.serving().iter().map(|m| Arc::clone(&m.worker)).collect();
         let closed = tokio::task::spawn_blocking(move || {
-            for worker in workers {
-                if !worker.close(Duration::from_secs(5)) {
-                    tracing::warn!(worker = worker.id(), "engine did not return; leaving it behind");
+            // At once: each may take its whole time.
+            std::thread::scope(|scope| {
+                for worker in &workers {
+                    scope.spawn(|| {
+                        if !worker.close(Duration::from_secs(5)) {
+                            tracing::warn!(worker = worker.id(), "engine did not return; leaving it behind");
+                        }
+                    });
                 }
-            }
+            });
         });
         if closed.await.is_err() {
             tracing::warn!("closing the engines panicked");

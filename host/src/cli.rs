@@ -8,6 +8,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app;
 use crate::config::{Config, env, merge};
+use crate::plugins::isolate;
 use crate::telemetry::{logs, reference};
 use flags::ServeFlags;
 use plugin_flags::PluginFlags;
@@ -34,6 +35,19 @@ enum Command {
     /// List, describe, check and make plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Run a plugin's engine for a host; the host starts this itself.
+    #[command(hide = true)]
+    PluginRun {
+        /// Process id of the host.
+        #[arg(long)]
+        parent: u32,
+        /// Most detailed log level.
+        #[arg(long)]
+        level: tracing::Level,
+        /// Bound on the address space, in bytes.
+        #[arg(long)]
+        memory: Option<u64>,
+    },
     /// Print a generated document.
     #[command(hide = true)]
     GenDocs {
@@ -68,6 +82,9 @@ pub fn main() -> i32 {
             serve(&flags, inner)
         }
         Some(Command::Plugin(command)) => plugin::run(&command),
+        Some(Command::PluginRun { parent, level, memory }) => {
+            isolate::child::run(&isolate::child::Call { parent, level, memory })
+        }
         Some(Command::GenDocs { document }) => generate(&document),
     }
 }

@@ -1,18 +1,23 @@
-//! Plugins: finding, checking, opening and calling them. The only place with `unsafe`, libloading and abi_stable.
+//! Plugins: finding, checking, opening and calling them, here or in a process of their own. The only place with `unsafe`,
+//! libloading and abi_stable.
 //!
 //! What must hold: nothing of a plugin runs before its file, its manifest and its options were checked; a library is
-//! never closed; types of the boundary end in [`handle`], beyond it only `generate` types travel.
+//! never closed; types of the boundary end here, beyond this module only `generate` types travel.
 
 pub mod build;
 pub mod check;
+mod copy;
 pub mod elf;
+pub mod engine;
 pub mod error;
 mod failed;
 pub mod find;
-pub mod handle;
+mod handle;
+pub mod isolate;
 pub mod link;
 pub mod load;
 pub mod manifest;
+pub mod opened;
 pub mod options;
 pub mod precheck;
 pub mod proof;
@@ -21,10 +26,10 @@ mod spans;
 pub mod template;
 
 pub use build::{Built, Card};
+pub use engine::{Engine, Load, Next, Receiver, Taken};
 pub use error::LoadError;
-pub use handle::{EngineHandle, Next};
 pub use link::Link;
-pub use load::Library;
+pub use opened::Opened;
 
 /// Ends the process without running anything more: what plugins have opened may have threads and destructors that do not
 /// go together.

@@ -108,37 +108,37 @@ fn a_plugin_that_offers_none_is_passed_over() -> Result<()> {
 
 #[test]
 fn a_span_of_a_task_is_in_the_trace_that_the_log_has() -> Result<()> {
-    let host = Host::mock(&[]);
-    assert_eq!(host.post(CHAT, &chat(&order("a b", &json!({"span": true}))))?.content(), "a b");
-    let lines = wait("the end of the span in the log", || {
-        let lines: Vec<_> = host.log_lines().into_iter().filter(|l| l["target"] == "plugin").collect();
-        let ended = lines.iter().any(|line| line["message"] == "span ended");
-        if ended { Ok(lines) } else { Err(format!("{} lines of plugins", lines.len())) }
-    });
-    let inside = lines.iter().find(|line| line["message"] == "first token").expect("an event");
-    assert_eq!(
-        (&inside["span"]["plugin"], &inside["span"]["span_name"]),
-        (&json!("mock"), &json!("task")),
-        "{inside}"
-    );
-    assert!(!inside.to_string().contains("a b"), "no prompt text in {inside}");
+    for isolate in [&[][..], &["--isolate"]] {
+        let host = Host::mock(isolate);
+        assert_eq!(host.post(CHAT, &chat(&order("a b", &json!({"span": true}))))?.content(), "a b");
+        let lines = wait("the end of the span in the log", || {
+            let lines: Vec<_> = host.log_lines().into_iter().filter(|l| l["target"] == "plugin").collect();
+            let ended = lines.iter().any(|line| line.to_string().contains("span ended"));
+            if ended { Ok(lines) } else { Err(format!("{} lines of plugins", lines.len())) }
+        });
+        let inside = lines.iter().find(|line| line.to_string().contains("first token")).expect("an event");
+        assert_eq!((&inside["plugin"], &inside["part"]), (&json!("mock"), &json!("task")), "{inside}");
+        assert!(!inside.to_string().contains("a b"), "no prompt text in {inside}");
+    }
     Ok(())
 }
 
 #[test]
 fn an_engine_whose_own_thread_dies_is_built_anew_at_once() -> Result<()> {
-    let host = Host::mock(&[]);
-    // Without the report the task would stand still for minutes.
-    let dies = json!({"thread_panic": true, "stall_after": 1});
-    let answer = host.post(CHAT, &chat(&order("a b c", &dies)))?;
-    let error = answer.error(500);
-    let message = error["message"].as_str().unwrap_or_default();
-    assert!(message.contains("mock watcher") && message.contains("panic"), "{error}");
-    wait("the engine to serve again", || match host.chat("again") {
-        Ok(answer) if answer.status() == 200 => Ok(()),
-        other => Err(format!("{other:?}")),
-    });
-    let metrics = host.quiet();
-    assert_eq!((metrics.ended("error"), metrics.ended("stop")), (1.0, 1.0));
+    for isolate in [&[][..], &["--isolate"]] {
+        let host = Host::mock(isolate);
+        // Without the report the task would stand still for minutes.
+        let dies = json!({"thread_panic": true, "stall_after": 1});
+        let answer = host.post(CHAT, &chat(&order("a b c", &dies)))?;
+        let error = answer.error(500);
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains("mock watcher") && message.contains("panic"), "{error}");
+        wait("the engine to serve again", || match host.chat("again") {
+            Ok(answer) if answer.status() == 200 => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+        let metrics = host.quiet();
+        assert_eq!((metrics.ended("error"), metrics.ended("stop")), (1.0, 1.0));
+    }
     Ok(())
 }

@@ -3,12 +3,14 @@
 mod admission;
 mod cancel;
 mod chat;
+mod choices;
 mod cli;
 mod clients;
 mod completions;
 mod errors;
 mod extensions;
 mod hot;
+mod isolate;
 mod lifecycle;
 mod metrics;
 mod mix;

@@ -45,3 +45,11 @@ pub fn reset(socket: TcpStream) {
     assert_eq!(done, 0, "linger: {}", std::io::Error::last_os_error());
     drop(socket);
 }
+
+/// Sends a signal to a process that is not our child.
+pub fn signal_id(pid: u32, number: i32) {
+    let pid = i32::try_from(pid).expect("PANIC: process ids fit");
+    // SAFETY: no memory is involved.
+    let done = unsafe { libc::kill(pid, number) };
+    assert_eq!(done, 0, "signal {number} to {pid}: {}", std::io::Error::last_os_error());
+}

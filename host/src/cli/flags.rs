@@ -22,6 +22,12 @@ pub(super) struct ServeFlags {
     /// Most copies of one plugin opened while the host runs [default: 16]
     #[arg(long, value_name = "N")]
     plugin_max_generations: Option<u64>,
+    /// Run the engines of these plugins, or of all, in processes of their own: one that crashes takes nothing else down.
+    #[arg(long, value_name = "ID,...", num_args = 0..=1, require_equals = true, default_missing_value = "*", value_delimiter = ',')]
+    isolate: Vec<String>,
+    /// Folder for the private copies of plugins whose own folder may not be written.
+    #[arg(long, value_name = "DIR")]
+    plugin_cache: Option<PathBuf>,
     /// Option of a plugin, checked against its manifest. Repeatable.
     #[arg(long, value_name = "ID.KEY=VALUE")]
     plugin_opt: Vec<String>,
@@ -113,6 +119,12 @@ impl ServeFlags {
         }
         if !self.plugin_dir.is_empty() {
             put(&["plugins", "dirs"], list(self.plugin_dir.iter().map(|d| d.display().to_string())));
+        }
+        if !self.isolate.is_empty() {
+            put(&["plugins", "isolate"], list(self.isolate.iter().cloned()));
+        }
+        if let Some(cache) = &self.plugin_cache {
+            put(&["plugins", "cache"], cache.display().to_string().into());
         }
         for text in &self.set {
             let (key, value) =

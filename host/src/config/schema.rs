@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::units::Span;
+use super::units::{Size, Span};
 use crate::telemetry::logs::Format;
 
 /// The whole configuration.
@@ -115,11 +115,33 @@ pub struct Plugins {
     pub dirs: Vec<PathBuf>,
     /// Most copies of one plugin that are opened while the host runs; none is ever unloaded.
     pub max_generations: u32,
+    /// Ids of plugins whose engines run in processes of their own; `*` is all of them.
+    pub isolate: Vec<String>,
+    /// Bound on the address space of each such process, as `64GiB`; none by default. Weights that are mapped and memory
+    /// that a driver only reserves count too.
+    pub isolate_memory: Option<Size>,
+    /// Folder for the private copies of plugins whose own folder may not be written. What such a plugin needs is then not
+    /// found beside it.
+    pub cache: Option<PathBuf>,
+}
+
+impl Plugins {
+    /// Whether a plugin's engines run in processes of their own.
+    pub fn isolates(&self, id: &str) -> bool {
+        self.isolate.iter().any(|wanted| wanted == "*" || wanted == id)
+    }
 }
 
 impl Default for Plugins {
     fn default() -> Plugins {
-        Plugins { load: Vec::new(), dirs: Vec::new(), max_generations: 16 }
+        Plugins {
+            load: Vec::new(),
+            dirs: Vec::new(),
+            max_generations: 16,
+            isolate: Vec::new(),
+            isolate_memory: None,
+            cache: None,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Durations with units, as people write them: `250ms`, `30s`, `5m`, `1h`.
+//! Durations and sizes with units, as people write them: `250ms`, `30s`, `5m`, `1h`; `512MiB`, `8GiB`.
 
 use std::time::Duration;
 
@@ -59,6 +59,43 @@ impl Serialize for Span {
     }
 }
 
+/// A size in the configuration, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let bad = || format!("{text:?} is not a size; write 512MiB or 8GiB");
+        let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(bad)?;
+        let number: u64 = text.trim_end_matches(unit).parse().map_err(|_| bad())?;
+        number.checked_mul(*factor).filter(|bytes| *bytes <= 1 << 50).map(Size).ok_or_else(bad)
+    }
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (unit, factor) =
+            UNITS.iter().find(|(_, factor)| self.0.is_multiple_of(*factor)).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}", self.0 / factor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +106,15 @@ mod tests {
         assert_eq!("5m".parse(), Ok(Span::seconds(300)));
         for bad in ["", "30", "s", "-1s", "1.5s", "99999999999999999999s", "9999999h"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_read_with_their_units_only() {
+        assert_eq!("512MiB".parse(), Ok(Size(512 << 20)));
+        assert_eq!(Size(8 << 30).to_string(), "8GiB");
+        for bad in ["", "8", "8GB", "GiB", "-1GiB", "1.5GiB", "99999999999999GiB"] {
+            assert!(bad.parse::<Size>().is_err(), "{bad}");
         }
     }
 }

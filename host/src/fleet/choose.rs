@@ -66,9 +66,10 @@ impl Chosen {
         self.jobs.iter().map(|job| job.name.as_str())
     }
 
-    /// Variables that the plugins need before the process has threads.
-    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.plugins.iter().flat_map(|p| p.manifest.about.env.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+    /// Variables that the plugins need before the process has threads; those in processes of their own get theirs there.
+    pub fn environment(&self, config: &Config) -> impl Iterator<Item = (&str, &str)> {
+        let here = self.plugins.iter().filter(|p| !config.plugins.isolates(&p.manifest.id));
+        here.flat_map(|p| p.manifest.about.env.iter().map(|(k, v)| (k.as_str(), v.as_str())))
     }
 }
 
@@ -87,6 +88,21 @@ pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<C
         return Err(usage(format!(
             "options are given for {}, which is not loaded; loaded: {}",
             unknown.join(", "),
+            loaded.join(", ")
+        )));
+    }
+    let strangers: Vec<_> = config
+        .plugins
+        .isolate
+        .iter()
+        .filter(|id| *id != "*" && !manifests.iter().any(|m| m.id == **id))
+        .cloned()
+        .collect();
+    if !strangers.is_empty() && !hot {
+        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
+        return Err(usage(format!(
+            "--isolate names {}, which is not loaded; loaded: {}",
+            strangers.join(", "),
             loaded.join(", ")
         )));
     }

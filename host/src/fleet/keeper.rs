@@ -13,12 +13,12 @@ use super::Ground;
 use super::catalog::{Catalog, Change, QUIET};
 use super::choose::{self, Chosen, Misfit};
 use super::raise::raise;
+use super::shelf::Plugin;
 use super::slot::{Phase, Slot};
 use crate::config::{env, schema};
 use crate::models::Model;
-use crate::plugins::load::{self, Candidate};
 use crate::plugins::manifest::Manifest;
-use crate::plugins::{Library, LoadError};
+use crate::plugins::{LoadError, Opened};
 use crate::telemetry::labels::{LoadStage, Restart};
 
 /// How often engines are looked at.
@@ -39,22 +39,8 @@ pub(super) enum Message {
 /// What came of a build.
 pub(super) struct Outcome {
     slot: String,
-    library: Arc<Library>,
+    opened: Arc<Opened>,
     model: Result<Model, LoadError>,
-}
-
-/// A plugin: its file, and what of it is open.
-struct Plugin {
-    path: PathBuf,
-    manifest: Manifest,
-    /// The copy that has served.
-    library: Option<Arc<Library>>,
-    /// A newer copy, open and not proven yet.
-    next: Option<Arc<Library>>,
-    /// A file that was checked and is not open yet.
-    candidate: Option<Candidate>,
-    /// Copies of it that were opened; they stay in memory.
-    opened: u32,
 }
 
 /// An engine that serves no new request and drains.
@@ -147,17 +133,16 @@ impl Keeper {
         let now = Instant::now();
         let Some(plugin) = self.plugins.get_mut(&self.slots[at].job.plugin) else { return };
         // Opened here and not on the build's thread: it is quick by contract, and two models may share the plugin.
-        if let Some(Err(error)) = plugin.open() {
+        let error = plugin.open(&self.ground).err();
+        let newest = plugin.newest();
+        if let Some(error) = &error {
             self.ground.metrics.load_error(error.stage);
             tracing::error!(stage = error.stage.name(), "{error}");
             self.last_error = Some(error.to_string());
-            if plugin.library.is_none() {
-                self.fail(at, &error.to_string(), now);
-                return;
-            }
         }
-        let Some(library) = plugin.next.clone().or_else(|| plugin.library.clone()) else {
-            self.fail(at, "its plugin could not be opened", now);
+        let Some(opened) = newest else {
+            let reason = error.map_or_else(|| "its plugin could not be opened".to_owned(), |e| e.to_string());
+            self.fail(at, &reason, now);
             return;
         };
         let slot = &mut self.slots[at];
@@ -171,9 +156,9 @@ impl Keeper {
         let (ground, inbox, give_up) = (self.ground.clone(), self.inbox.clone(), Arc::clone(&self.give_up));
         let name = slot.job.name.clone();
         let build = move || {
-            let model = raise(&ground, &job, &library, generation, &give_up);
+            let model = raise(&ground, &job, &opened, generation, &give_up);
             // The keeper is gone when the host ends; then nobody waits for this engine.
-            drop(inbox.send(Message::Built(Box::new(Outcome { slot: job.name, library, model }))));
+            drop(inbox.send(Message::Built(Box::new(Outcome { slot: job.name, opened, model }))));
         };
         if let Err(error) = std::thread::Builder::new().name(format!("build {name}")).spawn(build) {
             self.fail(at, &format!("no thread to build its engine on: {error}"), now);
@@ -181,7 +166,7 @@ impl Keeper {
     }
 
     fn built(&mut self, outcome: Outcome) {
-        let Outcome { slot, library, model } = outcome;
+        let Outcome { slot, opened, model } = outcome;
         let Some(at) = self.slots.iter().position(|s| s.job.name == slot) else {
             // Its plugin was removed while it was being built.
             if let Ok(model) = model {
@@ -190,7 +175,7 @@ impl Keeper {
             return;
         };
         if let Some(plugin) = self.plugins.get_mut(&self.slots[at].job.plugin) {
-            plugin.judge(&library, model.is_ok());
+            plugin.judge(&opened, model.is_ok());
         }
         let now = Instant::now();
         match model {
@@ -215,7 +200,7 @@ impl Keeper {
         // A newer file may have come while this one was built.
         let slot = &self.slots[at];
         if !matches!(slot.phase, Phase::Failed { .. })
-            && self.plugins.get(&slot.job.plugin).is_some_and(|p| p.candidate.is_some())
+            && self.plugins.get(&slot.job.plugin).is_some_and(Plugin::is_behind)
         {
             self.build(at);
         }
@@ -311,11 +296,14 @@ impl Keeper {
         let Some(candidate) = choose::look_at(path, &self.ground.metrics) else { return };
         let Manifest { id, version, about, .. } = &candidate.manifest;
         let (id, version) = (id.clone(), version.clone());
-        if let Some((name, value)) = about.env.iter().find(|(name, value)| !env::is(name, value)) {
+        // A process of its own gets its environment when it is started.
+        let isolated = self.ground.config.plugins.isolates(&id);
+        if let Some((name, value)) = about.env.iter().find(|(name, value)| !isolated && !env::is(name, value))
+        {
             self.ground.metrics.load_error(LoadStage::Manifest);
             tracing::error!(
                 plugin = id,
-                "not taken: it needs {name}={value} before the host has threads; restart the host"
+                "not taken: it needs {name}={value} before the host has threads; restart the host, or use --isolate={id}"
             );
             return;
         }
@@ -329,12 +317,11 @@ impl Keeper {
                 );
                 return;
             }
-            let most = self.ground.config.plugins.max_generations;
-            if plugin.opened >= most {
+            if plugin.is_full(&self.ground) {
                 tracing::error!(
                     plugin = id,
-                    most,
-                    "not taken: too many copies are in memory already; restart the host"
+                    most = self.ground.config.plugins.max_generations,
+                    "not taken: too many copies are in memory already; restart the host, or use --isolate={id}"
                 );
                 return;
             }
@@ -451,36 +438,6 @@ impl Keeper {
                 engine: Some(format!("{id}/{}", slot.job.engine)),
                 device: None,
             });
-        }
-    }
-}
-
-impl Plugin {
-    fn new(candidate: Candidate) -> Plugin {
-        let (path, manifest) = (candidate.path.clone(), candidate.manifest.clone());
-        Plugin { path, manifest, library: None, next: None, candidate: Some(candidate), opened: 0 }
-    }
-
-    /// A newer file of the same plugin came; what has served stays at hand until the newer one has.
-    fn renew(&mut self, candidate: Candidate) {
-        (self.path, self.manifest) = (candidate.path.clone(), candidate.manifest.clone());
-        self.candidate = Some(candidate);
-    }
-
-    /// Opens the newest file, when there is one that is not open.
-    fn open(&mut self) -> Option<Result<(), LoadError>> {
-        let candidate = self.candidate.take()?;
-        self.opened += 1;
-        Some(load::open(candidate).map(|library| self.next = Some(Arc::new(library))))
-    }
-
-    /// A build from `library` came out well or not: a newer copy that failed is not tried again.
-    fn judge(&mut self, library: &Arc<Library>, well: bool) {
-        if well {
-            self.library = Some(Arc::clone(library));
-        } else if self.library.is_some() && self.next.as_ref().is_some_and(|next| Arc::ptr_eq(next, library))
-        {
-            self.next = None;
         }
     }
 }

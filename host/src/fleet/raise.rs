@@ -11,8 +11,8 @@ use super::Ground;
 use super::choose::Job;
 use crate::generate::{Assembler, Cause, Consumer, End, Event, Request, Sampling};
 use crate::models::{Model, unix_now};
-use crate::plugins::build::{self, Order};
-use crate::plugins::{Built, Library, LoadError};
+use crate::plugins::build::Order;
+use crate::plugins::{Built, LoadError, Opened};
 use crate::prompt::Text;
 use crate::sched::flight::Mode;
 use crate::sched::{Flight, Gate, Worker};
@@ -25,17 +25,17 @@ const CANARY: Duration = Duration::from_secs(60);
 pub(super) fn raise(
     ground: &Ground,
     job: &Job,
-    library: &Arc<Library>,
+    plugin: &Opened,
     generation: u32,
     give_up: &AtomicBool,
 ) -> Result<Model, LoadError> {
-    let manifest = &library.manifest;
+    let manifest = &plugin.manifest;
     let device = job.options.get("device").map_or("", String::as_str);
     tracing::info!(
         plugin = manifest.id,
         version = manifest.version,
-        file = %library.path.display(),
-        layout_proved = library.proved,
+        file = %plugin.path.display(),
+        isolated = plugin.is_apart(),
         model = job.name,
         device,
         generation,
@@ -48,7 +48,7 @@ pub(super) fn raise(
         model: &job.name,
         give_up,
     };
-    let Built { handle, card, load, warmup } = build::build(library, &order)?;
+    let Built { engine, card, proved, load, warmup } = plugin.build(&order)?;
     let fault = |stage: LoadStage, message: String| LoadError::new(&manifest.id, stage, message);
     let text = match (card.tokenizer.as_str(), &job.path) {
         ("bytes", _) => Text::bytes(&card.chat_template)
@@ -70,7 +70,7 @@ pub(super) fn raise(
     let gate =
         Gate::new(limits.max_concurrent, limits.queue_places(), limits.queue_timeout.0, Arc::clone(&metrics));
     let id = format!("{}/{}-{generation}", manifest.id, job.engine);
-    let worker = Worker::start(id, &job.name, handle, gate, metrics)
+    let worker = Worker::start(id, &job.name, engine, gate, metrics)
         .map_err(|e| fault(LoadStage::Build, format!("its thread did not start: {e}")))?;
     let (load_seconds, warmup_seconds) = (load.as_secs_f64(), warmup.as_secs_f64());
     let fingerprint = format!("fp_{}_{}", manifest.id, manifest.version);
@@ -103,6 +103,7 @@ pub(super) fn raise(
         quantization = model.card.quantization,
         tokenizer,
         pre,
+        layout_proved = proved,
         load_seconds,
         warmup_seconds,
         "model is up"
@@ -134,6 +135,7 @@ fn canary(model: &Model) -> Result<(), String> {
         stop_tokens: model.text.eos_ids().to_vec(),
         stops: Vec::new(),
         sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+        ..Request::default()
     };
     let permit = worker.gate().at_once().ok_or("the fresh worker has no slot")?;
     worker.submit(Arc::clone(&flight), request, permit);

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use cascadia_plugin_api::abi::builder::Shard;
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::prim::{Array, Kv, Progress, Str, StrOut};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::engine::Engine;
 use super::error::LoadError;
 use super::failed::Failed;
 use super::handle::EngineHandle;
@@ -35,11 +36,13 @@ pub struct Order<'a> {
 }
 
 /// A warm engine and what is known about it.
-pub struct Built {
+pub struct Built<E = Box<dyn Engine>> {
     /// The engine.
-    pub handle: EngineHandle,
+    pub engine: E,
     /// What it is and can do.
     pub card: Card,
+    /// Whether its library carried a layout proof.
+    pub proved: bool,
     /// Time to load the weights and build.
     pub load: Duration,
     /// Time of the warm-up.
@@ -47,7 +50,7 @@ pub struct Built {
 }
 
 /// What a loaded model is and can do, as its engine says. Unknown keys are for newer hosts.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Card {
     /// Most tokens of prompt and answer together; 0 = not known.
@@ -77,8 +80,12 @@ impl Card {
     }
 }
 
-/// Builds and warms an engine.
-pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadError> {
+/// Builds and warms an engine in this process, which the worker knows as `link`.
+pub(super) fn build(
+    library: &Arc<Library>,
+    order: &Order<'_>,
+    link: &'static Link,
+) -> Result<Built<EngineHandle>, LoadError> {
     let id = &library.manifest.id;
     let fault = |stage: LoadStage, code: u32, failed: Failed| LoadError {
         code: Some(code),
@@ -90,7 +97,6 @@ pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadErr
         return Err(LoadError::new(format!("{id}/{}", order.engine), LoadStage::Build, message));
     }
     let begun = Instant::now();
-    let link = Link::new(id);
     let builder =
         Builder::new(library, order.engine, link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     builder.configure(order.options).map_err(|(c, f)| fault(LoadStage::Options, c, f))?;
@@ -103,7 +109,7 @@ pub fn build(library: &Arc<Library>, order: &Order<'_>) -> Result<Built, LoadErr
     // SAFETY: the handle is fresh: nothing else calls the engine, so its lock may be gone around.
     unsafe { handle.warmup(watch.progress()) }.map_err(|(c, f)| fault(LoadStage::Warmup, c, f))?;
     let card = handle.card().map_err(|message| LoadError::new(id.clone(), LoadStage::Build, message))?;
-    Ok(Built { handle, card, load, warmup: warm.elapsed() })
+    Ok(Built { engine: handle, card, proved: library.proved, load, warmup: warm.elapsed() })
 }
 
 type Step<T> = Result<T, (u32, Failed)>;

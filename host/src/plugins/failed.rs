@@ -67,6 +67,11 @@ impl Failed {
         if self.message.is_empty() { Failed::saying(message) } else { self }
     }
 
+    /// The words and the details.
+    pub(super) fn into_parts(self) -> (String, String) {
+        (self.message, self.details)
+    }
+
     /// One line about code `number`.
     pub(super) fn into_message(self, number: u32) -> String {
         failure(number, self.message, String::new()).message

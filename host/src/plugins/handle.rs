@@ -1,12 +1,13 @@
-//! A running engine as safe functions. Requests go in as `generate::Request`, chunks come out as `generate::Piece`;
-//! no type of the boundary leaves this file.
+//! An engine in this process as safe functions. Chunks come out as `generate::Piece`, or, for the child of an isolated
+//! plugin, as the boundary's own [`wire::Chunk`]; outside `plugins` no type of the boundary is seen.
 #![expect(unsafe_code, reason = "calls the plugin's tables")]
 
 use core::ffi::c_void;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cascadia_plugin_api::abi::chunk as wire;
 use cascadia_plugin_api::abi::code;
@@ -14,65 +15,39 @@ use cascadia_plugin_api::abi::engine::{
     EngineV1, SINK_GO_ON, SINK_STOP, STEP_IDLE, STEP_MORE, STEP_WAIT, Sink, StepOut,
 };
 use cascadia_plugin_api::abi::prim::{Array, Str};
-use cascadia_plugin_api::abi::task::{self, Grammar, Task, Trace};
+use cascadia_plugin_api::abi::task::{self, Grammar, LogitBias, Task, Trace};
 use cascadia_plugin_api::ext::{LoadReport, ModelCardV1};
 use parking_lot::RwLock;
 
+use super::engine::{Engine, Load, Next, Receiver, Taken};
 use super::failed::{Failed, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
-use crate::generate::{Failure, Finish, Piece, Request};
+use crate::generate::{Bias, Failure, Finish, Logprobs, Piece, Request};
 
-/// Takes what an engine pushes during a step.
-pub trait Receiver {
-    /// One chunk; quick, called with the plugin waiting.
-    fn piece(&mut self, task: u64, piece: Piece<'_>);
-    /// A batch is over; false when the engine should return at once.
-    fn go_on(&mut self) -> bool;
-    /// A chunk that could not be read.
-    fn broken(&mut self);
+/// Takes the boundary's chunks as they are pushed.
+pub(super) trait Chunks {
+    /// A batch, lent for the call; false when the engine should return at once.
+    ///
+    /// # Safety
+    /// Every chunk must view memory that is readable for the call.
+    unsafe fn chunks(&mut self, chunks: Array) -> bool;
 }
 
-/// What a step left to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Step again now.
-    More,
-    /// Nothing until something happens.
-    Idle,
-    /// Nothing until then.
-    Until(Instant),
-}
-
-/// A worker's load as its engine reports it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Tasks in generation.
-    pub running: u32,
-    /// Tasks accepted and not begun.
-    pub waiting: u32,
-    /// Blocks in use.
-    pub kv_blocks_used: u64,
-    /// Blocks there are.
-    pub kv_blocks_total: u64,
-    /// Tokens held by the prefix cache.
-    pub tokens_cached: u64,
-}
-
-/// A running engine.
-pub struct EngineHandle {
+/// An engine in this process.
+pub(super) struct EngineHandle {
     library: Arc<Library>,
     link: &'static Link,
     /// None once destroyed. Calls hold it for reading; only `destroy` writes.
-    engine: RwLock<Option<Engine>>,
+    engine: RwLock<Option<Instance>>,
 }
 
-struct Engine(*mut c_void);
+struct Instance(*mut c_void);
 // SAFETY: the boundary lets every call come from any thread; who may call when is kept by the lock and by the tags.
-unsafe impl Send for Engine {}
+unsafe impl Send for Instance {}
 // SAFETY: as above.
-unsafe impl Sync for Engine {}
+unsafe impl Sync for Instance {}
 
 impl EngineHandle {
     /// # Safety
@@ -82,7 +57,7 @@ impl EngineHandle {
         link: &'static Link,
         engine: *mut c_void,
     ) -> EngineHandle {
-        EngineHandle { library, link, engine: RwLock::new(Some(Engine(engine))) }
+        EngineHandle { library, link, engine: RwLock::new(Some(Instance(engine))) }
     }
 
     /// Calls a function of the engine's table; none after it was closed.
@@ -97,37 +72,82 @@ impl EngineHandle {
         self.library.card
     }
 
-    /// The engine's side of the wake, the flags and the heartbeat.
-    pub fn link(&self) -> &'static Link {
-        self.link
-    }
-
-    /// `[any]` Hands a task over under this id.
-    pub fn submit(&self, id: u64, request: &Request) -> Result<(), Failure> {
+    /// `[any]` Hands a task over as the boundary knows it.
+    ///
+    /// # Safety
+    /// What the task views must be readable for the call.
+    pub(super) unsafe fn submit_task(&self, task: &Task) -> Result<(), (u32, Failed)> {
         let engine = self.engine.read_recursive();
-        let Some(engine) = engine.as_ref() else { return Err(closed()) };
-        let task = task(id, request);
+        let Some(engine) = engine.as_ref() else {
+            return Err((code::CLOSED, Failed::saying(CLOSED)));
+        };
         let mut failed = Failed::default();
-        // SAFETY: the engine lives while the lock is held; the task views `request`, which outlives the call.
-        let code = unsafe { (self.library.engine.submit)(engine.0, &raw const task, failed.out()) };
-        if code == code::OK { Ok(()) } else { Err(failed.into_failure(code)) }
+        // SAFETY: the engine lives while the lock is held; the caller vouches for what the task views.
+        let code = unsafe { (self.library.engine.submit)(engine.0, task, failed.out()) };
+        if code == code::OK { Ok(()) } else { Err((code, failed)) }
     }
 
-    /// `[drive]` One step; the caller is the worker's only driving thread.
-    pub fn step(&self, budget: Duration, receiver: &mut dyn Receiver) -> Result<Next, Failure> {
+    /// `[drive]` One step whose chunks go to `chunks`; the caller is the only driving thread.
+    pub(super) fn step_chunks(
+        &self,
+        budget: Duration,
+        chunks: &mut dyn Chunks,
+    ) -> Result<StepOut, (u32, Failed)> {
         let engine = self.engine.read_recursive();
-        let Some(engine) = engine.as_ref() else { return Err(closed()) };
+        let Some(engine) = engine.as_ref() else {
+            return Err((code::CLOSED, Failed::saying(CLOSED)));
+        };
         let mut out = StepOut { state: STEP_MORE, flags: 0, until_ns: 0 };
         let mut failed = Failed::default();
         let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push };
         let budget = u32::try_from(budget.as_micros()).unwrap_or(u32::MAX);
-        let inside = Inside::enter(self.link, receiver);
+        self.link.steps.fetch_add(1, Ordering::Relaxed);
+        let inside = Inside::enter(self.link, chunks);
         // SAFETY: the engine lives while the lock is held; sink, out and error callback outlive the call.
         let code = unsafe { (self.library.engine.step)(engine.0, budget, sink, &raw mut out, failed.out()) };
         drop(inside);
-        if code != code::OK {
-            return Err(failed.into_failure(code));
+        if code == code::OK { Ok(out) } else { Err((code, failed)) }
+    }
+
+    /// `[control]` As [`Engine::close`], with the plugin's own words about a failure.
+    pub(super) fn end(&self, deadline: Duration) -> Result<(), (u32, Failed)> {
+        let millis = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
+        let mut failed = Failed::default();
+        let Some(engine) = self.engine.write().take() else { return Ok(()) };
+        // SAFETY: taken out under the write lock: no call is running and none will begin.
+        let code = unsafe {
+            let code = (self.library.engine.close)(engine.0, millis, failed.out());
+            (self.library.engine.destroy)(engine.0);
+            code
+        };
+        if code == code::OK { Ok(()) } else { Err((code, failed)) }
+    }
+}
+
+impl Drop for EngineHandle {
+    /// An engine that no worker took over does not stay with its weights.
+    fn drop(&mut self) {
+        if self.end(Duration::from_secs(1)).is_err() {
+            tracing::debug!("an engine that was given up did not close cleanly");
         }
+    }
+}
+
+impl Engine for EngineHandle {
+    fn link(&self) -> &'static Link {
+        self.link
+    }
+
+    fn submit(&self, id: u64, request: &Request) -> Result<Taken, Failure> {
+        // SAFETY: the task views `request`, which outlives the call.
+        let taken = unsafe { self.submit_task(&task(id, request)) };
+        taken.map(|()| Taken::Now).map_err(|(code, failed)| failed.into_failure(code))
+    }
+
+    fn step(&self, budget: Duration, receiver: &mut dyn Receiver) -> Result<Next, Failure> {
+        let out = self
+            .step_chunks(budget, &mut Pieces(receiver))
+            .map_err(|(code, failed)| failed.into_failure(code))?;
         Ok(match out.state {
             STEP_IDLE => Next::Idle,
             STEP_WAIT => Next::Until(services::instant(out.until_ns)),
@@ -135,8 +155,8 @@ impl EngineHandle {
         })
     }
 
-    /// `[any]` Asks for the end of a task: raises its flag, tells the engine, wakes the driver.
-    pub fn cancel(&self, id: u64) {
+    /// Raises the task's flag, tells the engine, wakes the driver.
+    fn cancel(&self, id: u64) {
         self.link.raise(id);
         if let Some(engine) = self.engine.read_recursive().as_ref() {
             // SAFETY: the engine lives while the lock is held. The code says nothing that matters: unknown ids are fine.
@@ -145,8 +165,7 @@ impl EngineHandle {
         self.link.wake();
     }
 
-    /// `[any]` The load, where the engine reports it.
-    pub fn load(&self) -> Load {
+    fn load(&self) -> Load {
         let engine = self.engine.read_recursive();
         let (Some(engine), Some(table)) = (engine.as_ref(), self.library.report) else {
             return Load::default();
@@ -173,34 +192,32 @@ impl EngineHandle {
         }
     }
 
-    /// `[control]` Ends all work and frees the engine; called by the driving thread after its last step.
-    pub fn close(&self, deadline: Duration) -> Result<(), Failure> {
-        let millis = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
-        let mut failed = Failed::default();
-        let Some(engine) = self.engine.write().take() else { return Ok(()) };
-        // SAFETY: taken out under the write lock: no call is running and none will begin.
-        let code = unsafe {
-            let code = (self.library.engine.close)(engine.0, millis, failed.out());
-            (self.library.engine.destroy)(engine.0);
-            code
-        };
-        if code == code::OK { Ok(()) } else { Err(failed.into_failure(code)) }
+    fn close(&self, deadline: Duration) -> Result<(), Failure> {
+        self.end(deadline).map_err(|(code, failed)| failed.into_failure(code))
     }
 }
 
-fn closed() -> Failure {
-    failure(code::CLOSED, "the engine is closed".into(), String::new())
-}
+const CLOSED: &str = "the engine is closed";
 
-fn task(id: u64, r: &Request) -> Task {
+// A bias of the host is one of the boundary.
+const _: () = assert!(
+    size_of::<Bias>() == size_of::<LogitBias>()
+        && core::mem::offset_of!(Bias, bias) == core::mem::offset_of!(LogitBias, bias)
+);
+
+/// The request as the boundary's task; it views `r`.
+pub(super) fn task(id: u64, r: &Request) -> Task {
     let text = |s: &str| Str::new(s.as_bytes());
     let flag = |on: bool, bit: u32| if on { bit } else { 0 };
     let s = &r.sampling;
     Task {
         struct_size: size_of::<Task>() as u32,
-        flags: flag(r.ignore_eos, task::IGNORE_EOS) | flag(s.seed.is_some(), task::HAS_SEED),
+        flags: flag(r.ignore_eos, task::IGNORE_EOS)
+            | flag(s.seed.is_some(), task::HAS_SEED)
+            | flag(r.logprobs.is_some(), task::LOGPROBS)
+            | flag(r.prompt_logprobs, task::PROMPT_LOGPROBS),
         task: id,
-        group: id,
+        group: r.group,
         request_id: text(&r.id),
         session_id: Str::EMPTY,
         trace: Trace { trace_id: [0; 16], span_id: [0; 8], flags: 0 },
@@ -218,11 +235,11 @@ fn task(id: u64, r: &Request) -> Task {
         frequency_penalty: s.frequency_penalty,
         presence_penalty: s.presence_penalty,
         seed: s.seed.unwrap_or(0),
-        logit_bias: Array::EMPTY,
+        logit_bias: Array::new(&r.logit_bias),
         banned: Array::EMPTY,
-        allowed: Array::EMPTY,
+        allowed: Array::new(&r.allowed),
         stop_tokens: Array::new(&r.stop_tokens),
-        top_logprobs: 0,
+        top_logprobs: r.logprobs.unwrap_or(0),
         prompt_top_logprobs: 0,
         generated_from: r.tokens.len() as u64,
         grammar: Grammar { kind: task::GRAMMAR_NONE, flags: 0, text: Str::EMPTY },
@@ -240,7 +257,7 @@ fn task(id: u64, r: &Request) -> Task {
 /// it holds is the link's, which lives for ever, and never that of something on a stack.
 struct Inside {
     link: &'static Link,
-    receiver: *mut dyn Receiver,
+    receiver: *mut dyn Chunks,
 }
 
 thread_local! {
@@ -251,11 +268,10 @@ thread_local! {
 struct Leave(#[expect(dead_code, reason = "keeps the address alive")] Box<Inside>);
 
 impl Inside {
-    fn enter(link: &'static Link, receiver: &mut dyn Receiver) -> Leave {
+    fn enter(link: &'static Link, receiver: &mut dyn Chunks) -> Leave {
         // SAFETY: only the lifetime is changed; `Leave` ends the reception before the borrow ends.
-        let receiver = unsafe {
-            std::mem::transmute::<*mut (dyn Receiver + '_), *mut (dyn Receiver + 'static)>(receiver)
-        };
+        let receiver =
+            unsafe { std::mem::transmute::<*mut (dyn Chunks + '_), *mut (dyn Chunks + 'static)>(receiver) };
         let mut inside = Box::new(Inside { link, receiver });
         INSIDE.set(Some(&raw mut *inside));
         Leave(inside)
@@ -278,18 +294,38 @@ unsafe extern "C" fn push(ctx: *mut c_void, chunks: Array) -> u32 {
         }
         // SAFETY: as above; the receiver is borrowed for the step that is running.
         let receiver = unsafe { &mut *inside.receiver };
-        // SAFETY: the plugin lends the array for the call; an all-zero chunk is valid.
-        for chunk in unsafe { chunks.iter::<wire::Chunk>() } {
-            deliver(receiver, &chunk);
-        }
-        if receiver.go_on() { SINK_GO_ON } else { SINK_STOP }
+        // SAFETY: the plugin lends the array for the call.
+        if unsafe { receiver.chunks(chunks) } { SINK_GO_ON } else { SINK_STOP }
     }));
     pushed.unwrap_or(SINK_STOP)
 }
 
-fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
-    // SAFETY: what the chunk views is lent for the push that is running.
+/// Gives a receiver the pieces of the chunks.
+pub(super) struct Pieces<'a>(pub(super) &'a mut dyn Receiver);
+
+impl Chunks for Pieces<'_> {
+    unsafe fn chunks(&mut self, chunks: Array) -> bool {
+        // SAFETY: the caller vouches for the array; an all-zero chunk is valid.
+        for chunk in unsafe { chunks.iter::<wire::Chunk>() } {
+            // SAFETY: as above, for what the chunk views.
+            unsafe { deliver(self.0, &chunk) };
+        }
+        self.0.go_on()
+    }
+}
+
+/// What a chunk says, in the host's terms.
+///
+/// # Safety
+/// What the chunk views must be readable for the call.
+pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
+    // SAFETY: the caller vouches for it.
     let (tokens, bytes) = unsafe { (chunk.tokens.scalars::<u32>(), chunk.bytes.bytes()) };
+    // SAFETY: as above.
+    let (chosen, top_ids, top, prompt_logprobs) = unsafe {
+        let (ids, top) = (chunk.top_ids.scalars::<u32>(), chunk.top_logprobs.scalars::<f32>());
+        (chunk.logprobs.scalars::<f32>(), ids, top, chunk.prompt_logprobs.scalars::<f32>())
+    };
     let has = |bit: u32| chunk.flags & bit != 0;
     let finish = match chunk.finish {
         wire::FINISH_NONE => None,
@@ -309,6 +345,8 @@ fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
         bytes,
         prompt_tokens: has(wire::HAS_PROMPT_TOKENS).then_some(chunk.prompt_tokens),
         cached_tokens: has(wire::HAS_CACHED_TOKENS).then_some(chunk.cached_tokens),
+        logprobs: Logprobs { chosen: &chosen, top_ids: &top_ids, top: &top, k: chunk.top_k as usize },
+        prompt_logprobs: &prompt_logprobs,
         finish,
     };
     receiver.piece(chunk.task, piece);

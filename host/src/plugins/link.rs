@@ -5,12 +5,13 @@
 //! engine ever built.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::isolate::bell::Bell;
 use super::spans::Spans;
 
 /// One per worker.
@@ -18,8 +19,12 @@ pub struct Link {
     /// Id of the plugin, for its metrics.
     pub plugin: String,
     pub(super) heartbeat: AtomicU64,
+    /// Steps of the engine that nobody has counted yet.
+    pub(super) steps: AtomicU64,
     epoch: Mutex<u64>,
     changed: Condvar,
+    /// Rung at each wake, for a driver that sleeps on descriptors. It is taken away when its owner ends: links stay.
+    bell: Mutex<Option<Arc<Bell>>>,
     flags: Mutex<Flags>,
     fault: Mutex<Fault>,
     pub(super) spans: Mutex<Spans>,
@@ -46,8 +51,10 @@ impl Link {
         let link: &'static Link = Box::leak(Box::new(Link {
             plugin: plugin.to_owned(),
             heartbeat: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
             epoch: Mutex::new(0),
             changed: Condvar::new(),
+            bell: Mutex::new(None),
             flags: Mutex::default(),
             fault: Mutex::default(),
             spans: Mutex::default(),
@@ -65,6 +72,14 @@ impl Link {
     pub fn wake(&self) {
         *self.epoch.lock() += 1;
         self.changed.notify_one();
+        if let Some(bell) = &*self.bell.lock() {
+            bell.ring();
+        }
+    }
+
+    /// Sets what every wake rings, or takes it away.
+    pub(super) fn hang(&self, bell: Option<Arc<Bell>>) {
+        *self.bell.lock() = bell;
     }
 
     /// The plugin says that the engine is lost; the first reason counts.
@@ -99,6 +114,11 @@ impl Link {
         self.heartbeat.load(Ordering::Relaxed)
     }
 
+    /// Steps that the engine made since the last question.
+    pub fn take_steps(&self) -> u64 {
+        self.steps.swap(0, Ordering::Relaxed)
+    }
+
     /// Number of wakes so far. Read it before looking for work, give it to [`Link::wait`] after finding none.
     pub fn epoch(&self) -> u64 {
         *self.epoch.lock()
@@ -128,6 +148,11 @@ impl Link {
         if let Some(flag) = self.flags.lock().by_task.get(&task) {
             flag.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the task's flag is raised.
+    pub(super) fn is_raised(&self, task: u64) -> bool {
+        self.flag(task).is_some_and(|flag| flag.load(Ordering::Relaxed) != 0)
     }
 
     /// The engine has finished the task.

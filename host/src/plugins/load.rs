@@ -3,7 +3,6 @@
 
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use cascadia_plugin_api::abi::builder::BuilderV1;
 use cascadia_plugin_api::abi::engine::EngineV1;
@@ -14,6 +13,8 @@ use cascadia_plugin_api::abi::prim::Str;
 use cascadia_plugin_api::ext::{LoadReportV1, ModelCardV1};
 use libloading::os::unix::{Library as Dynamic, RTLD_LOCAL, RTLD_NOW};
 
+use super::copy::Copy;
+use super::elf::Elf;
 use super::error::LoadError;
 use super::failed::Failed;
 use super::manifest::{self, Manifest};
@@ -29,7 +30,9 @@ pub struct Candidate {
     pub manifest: Manifest,
     needed: Vec<String>,
     /// The bytes that were checked: these are opened, whatever the file has become since.
-    image: Vec<u8>,
+    pub(super) image: Vec<u8>,
+    /// Where a private copy may lie when it may not lie beside the file.
+    pub cache: Option<PathBuf>,
 }
 
 /// An opened plugin. Its library stays for the life of the process: closing code that may still run is unsound.
@@ -51,6 +54,16 @@ pub struct Library {
 /// Checks the file and reads its manifest; runs nothing of it.
 pub fn inspect(path: &Path) -> Result<Candidate, LoadError> {
     let (elf, image) = precheck::check(path)?;
+    candidate(path, elf, image)
+}
+
+/// As [`inspect`], of bytes that were read from `path` before.
+pub(super) fn inspect_image(path: &Path, image: Vec<u8>) -> Result<Candidate, LoadError> {
+    let elf = precheck::parse(path, &image)?;
+    candidate(path, elf, image)
+}
+
+fn candidate(path: &Path, elf: Elf, image: Vec<u8>) -> Result<Candidate, LoadError> {
     let fault = |message: String| LoadError::file(path, LoadStage::Manifest, message);
     let section = elf.manifest.ok_or_else(|| LoadError {
         no_plugin: true,
@@ -60,20 +73,20 @@ pub fn inspect(path: &Path) -> Result<Candidate, LoadError> {
     if manifest.about.engines.is_empty() {
         return Err(fault("its manifest names no engine".to_owned()));
     }
-    Ok(Candidate { path: path.to_path_buf(), manifest, needed: elf.needed, image })
+    Ok(Candidate { path: path.to_path_buf(), manifest, needed: elf.needed, image, cache: None })
 }
 
 /// Opens a checked plugin.
 pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
-    let Candidate { path, manifest, needed, image } = candidate;
+    let Candidate { path, manifest, needed, image, cache } = candidate;
     let fault = |stage: LoadStage, message: String| LoadError::file(&path, stage, message);
     let _lock = services::dlopen::lock();
     own_dependencies(&path, &needed).map_err(|m| fault(LoadStage::Open, m))?;
-    let copy = Copy::make(&path, &image);
+    let copy = Copy::make(&path, &image, cache.as_deref()).map_err(|m| fault(LoadStage::Open, m))?;
     drop(image);
     // SAFETY: the file was checked to be a whole library of this machine; running its initialisers is what loading a
     // trusted plugin means. NOW: a missing symbol is an error here and not a crash later.
-    let library = unsafe { Dynamic::open(Some(copy.path(&path)), RTLD_NOW | RTLD_LOCAL) }
+    let library = unsafe { Dynamic::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|e| fault(LoadStage::Open, services::dlopen::reason(&e)))?;
     let library = ManuallyDrop::new(library);
     drop(copy);
@@ -114,48 +127,6 @@ fn own_dependencies(path: &Path, needed: &[String]) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// A private copy of a plugin's file, beside it so that `$ORIGIN` holds; its name is gone once it is open. A file that is
-/// overwritten in place would change under running code; and of a path that was opened before, the linker would give the
-/// old library again.
-struct Copy(Option<PathBuf>);
-
-impl Copy {
-    fn make(original: &Path, image: &[u8]) -> Copy {
-        use std::os::unix::fs::OpenOptionsExt;
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let (id, n) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = original.with_file_name(format!(".gen-{id}-{n}.so"));
-        let made = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o700)
-            .open(&path)
-            .and_then(|mut file| std::io::Write::write_all(&mut file, image));
-        match made {
-            Ok(()) => Copy(Some(path)),
-            // A folder that nobody may write to is one where nothing is overwritten either.
-            Err(error) => {
-                tracing::debug!(file = %original.display(), %error, "opened in place: no private copy");
-                Copy(None)
-            }
-        }
-    }
-
-    fn path<'a>(&'a self, original: &'a Path) -> &'a Path {
-        self.0.as_deref().unwrap_or(original)
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0
-            && let Err(error) = std::fs::remove_file(path)
-        {
-            tracing::warn!(file = %path.display(), %error, "private copy of a plugin not removed");
-        }
-    }
 }
 
 fn entry(library: &Dynamic) -> Result<&'static Entry, String> {

@@ -28,11 +28,17 @@ pub fn check(path: &Path) -> Result<(Elf, Vec<u8>), LoadError> {
         writable_by_others(dir, &meta).map_err(&fault)?;
     }
     let bytes = std::fs::read(path).map_err(|e| fault(format!("cannot be read: {e}")))?;
+    let elf = parse(path, &bytes)?;
+    Ok((elf, bytes))
+}
+
+/// Checks bytes that were read from `path`.
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Elf, LoadError> {
+    let fault = |message: String| LoadError::file(path, LoadStage::Precheck, message);
     if bytes.is_empty() {
         return Err(fault("is empty".into()));
     }
-    let elf = elf::read(&bytes, SECTION).map_err(fault)?;
-    Ok((elf, bytes))
+    elf::read(bytes, SECTION).map_err(fault)
 }
 
 /// A file that other users may write is not loaded: it could become anything between check and use.

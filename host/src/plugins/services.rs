@@ -21,16 +21,67 @@ use cascadia_plugin_api::abi::host::ClockV1;
 use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::abi::prim::{ErrOut, Str};
 
-use crate::telemetry::plugin_metrics::PluginMetrics;
+use crate::telemetry::plugin_metrics::{Kind, PluginMetrics};
 
 pub use log::set_level;
 
-static METRICS: OnceLock<Arc<PluginMetrics>> = OnceLock::new();
+/// Where the series of plugins are kept: the host's registry, or the ledger of a child.
+pub trait Register: Send + Sync {
+    /// A handle for the series; the same request gives the same handle.
+    fn series(
+        &self,
+        plugin: &str,
+        kind: Kind,
+        name: &str,
+        help: &str,
+        labels: Vec<(String, String)>,
+        buckets: Vec<f64>,
+    ) -> Result<u64, String>;
+    /// Adds to a counter or gauge.
+    fn add(&self, handle: u64, value: f64);
+    /// Sets a gauge.
+    fn set(&self, handle: u64, value: f64);
+    /// Adds a sample to a histogram.
+    fn observe(&self, handle: u64, value: f64);
+}
+
+impl Register for PluginMetrics {
+    fn series(
+        &self,
+        plugin: &str,
+        kind: Kind,
+        name: &str,
+        help: &str,
+        labels: Vec<(String, String)>,
+        buckets: Vec<f64>,
+    ) -> Result<u64, String> {
+        self.register(plugin, kind, name, help, labels, buckets).map_err(|e| e.to_string())
+    }
+
+    fn add(&self, handle: u64, value: f64) {
+        PluginMetrics::add(self, handle, value);
+    }
+
+    fn set(&self, handle: u64, value: f64) {
+        PluginMetrics::set(self, handle, value);
+    }
+
+    fn observe(&self, handle: u64, value: f64) {
+        PluginMetrics::observe(self, handle, value);
+    }
+}
+
+static METRICS: OnceLock<Arc<dyn Register>> = OnceLock::new();
 
 /// Gives the services what they work on. Called once, before the first plugin is opened.
-pub fn start(metrics: Arc<PluginMetrics>, level: tracing::Level) {
+pub fn start(metrics: Arc<dyn Register>, level: tracing::Level) {
     set_level(level);
     METRICS.get_or_init(|| metrics);
+}
+
+/// Where series are kept; none before [`start`].
+pub(super) fn register() -> Option<&'static dyn Register> {
+    METRICS.get().map(|register| &**register)
 }
 
 /// The table that `init` gets.
@@ -72,19 +123,20 @@ unsafe extern "C" fn clock_now() -> u64 {
     now_ns()
 }
 
-fn origin() -> Instant {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    *ORIGIN.get_or_init(Instant::now)
-}
-
-/// The clock of the boundary: nanoseconds since the first question, plus one.
+/// The clock of the boundary: the system's monotonic nanoseconds, one clock for the host and the children of isolated
+/// plugins.
 pub fn now_ns() -> u64 {
-    u64::try_from(origin().elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the struct lives through the call, which cannot fail for this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let (s, ns) = (u64::try_from(now.tv_sec).unwrap_or(0), u64::try_from(now.tv_nsec).unwrap_or(0));
+    s.saturating_mul(1_000_000_000).saturating_add(ns).max(1)
 }
 
 /// The moment that a time of the boundary's clock means.
 pub fn instant(ns: u64) -> Instant {
-    origin().checked_add(std::time::Duration::from_nanos(ns)).unwrap_or_else(Instant::now)
+    let (now, ahead) = (Instant::now(), ns.saturating_sub(now_ns()));
+    now.checked_add(std::time::Duration::from_nanos(ahead)).unwrap_or(now)
 }
 
 /// Runs `body`; a panic gives `fallback` and a line in the log.

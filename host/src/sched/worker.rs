@@ -16,8 +16,7 @@ use super::admit::{Gate, Permit};
 use super::flight::{After, Flight};
 use crate::error::{ApiError, Code};
 use crate::generate::{End, Failure, Kind, Piece, Request};
-use crate::plugins::handle::{Load, Receiver};
-use crate::plugins::{EngineHandle, Next};
+use crate::plugins::{Engine, Load, Next, Receiver, Taken};
 use crate::telemetry::labels::Protocol;
 use crate::telemetry::metrics::{Metrics, ModelMetrics, WorkerMetrics};
 
@@ -32,7 +31,7 @@ const IDLE_WAIT: Duration = Duration::from_secs(5);
 pub struct Worker {
     id: String,
     served: String,
-    handle: EngineHandle,
+    engine: Box<dyn Engine>,
     gate: Gate,
     metrics: Arc<Metrics>,
     model: ModelMetrics,
@@ -73,7 +72,7 @@ impl Worker {
     pub fn start(
         id: String,
         model: &str,
-        handle: EngineHandle,
+        engine: Box<dyn Engine>,
         gate: Gate,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Arc<Worker>> {
@@ -81,7 +80,7 @@ impl Worker {
         let model = metrics.model(model);
         let worker = Arc::new(Worker {
             served,
-            handle,
+            engine,
             gate,
             model,
             own,
@@ -131,7 +130,7 @@ impl Worker {
 
     /// The engine's own report.
     pub fn load(&self) -> Load {
-        self.handle.load()
+        self.engine.load()
     }
 
     /// Sets the worker's gauges from the engine's report; called before each scrape.
@@ -157,14 +156,14 @@ impl Worker {
 
     /// A number that grows while the engine does something: pieces and heartbeats.
     pub fn progress(&self) -> u64 {
-        self.pieces.load(Ordering::Relaxed).wrapping_add(self.handle.link().heartbeats())
+        self.pieces.load(Ordering::Relaxed).wrapping_add(self.engine.link().heartbeats())
     }
 
     /// Gives the engine up: its tasks fail, and its thread ends when the engine lets it.
     pub fn give_up_on(&self, reason: &str) {
         self.closing.store(true, Ordering::Release);
         self.fail_all(reason, &|| End::Error(Failure::fault("stalled", reason)));
-        self.handle.link().wake();
+        self.engine.link().wake();
     }
 
     /// Ends its series on `/metrics`; called once it is closed.
@@ -184,14 +183,14 @@ impl Worker {
             None => {
                 inner.mailbox.push(Submit { flight, request, permit });
                 drop(inner);
-                self.handle.link().wake();
+                self.engine.link().wake();
             }
         }
     }
 
     /// Asks the engine to end a task.
     pub fn cancel(&self, task: u64) {
-        self.handle.cancel(task);
+        self.engine.cancel(task);
     }
 
     /// Ends everything on this worker; it takes nothing from now on.
@@ -208,7 +207,7 @@ impl Worker {
         }
         for (task, running) in tasks {
             running.flight.end(end());
-            self.handle.link().forget(task);
+            self.engine.link().forget(task);
         }
     }
 
@@ -216,7 +215,7 @@ impl Worker {
     pub fn close(&self, deadline: Duration) -> bool {
         self.closing.store(true, Ordering::Release);
         self.fail_all("shutting down", &|| End::Teardown);
-        self.handle.link().wake();
+        self.engine.link().wake();
         let until = Instant::now() + deadline;
         let mut inner = self.inner.lock();
         while !inner.thread_ended {
@@ -228,17 +227,18 @@ impl Worker {
     }
 
     fn drive(self: Arc<Worker>) {
-        let link = self.handle.link();
+        let link = self.engine.link();
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
             if let Some(reason) = link.fault() {
-                self.broken(&Failure::fault("engine_lost", &reason));
+                self.broken(&Failure::fault("backend", &reason));
                 break;
             }
             self.admit();
             let mut receiver = Reception { worker: &self, ahead: false };
-            self.own.steps.inc();
-            match self.handle.step(STEP_BUDGET, &mut receiver) {
+            let stepped = self.engine.step(STEP_BUDGET, &mut receiver);
+            self.own.steps.inc_by(link.take_steps());
+            match stepped {
                 Err(failure) => {
                     self.broken(&failure);
                     break;
@@ -257,7 +257,7 @@ impl Worker {
             }
         }
         // What the engine holds is freed by the thread that drove it; a library that hangs here hangs alone.
-        if let Err(failure) = self.handle.close(Duration::from_secs(5)) {
+        if let Err(failure) = self.engine.close(Duration::from_secs(5)) {
             tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
         }
         link.end_spans();
@@ -274,29 +274,37 @@ impl Worker {
                 continue;
             }
             let task = flight.task;
-            self.handle.link().lend(task);
+            self.engine.link().lend(task);
             // Known before the engine has it: it may push before submit has returned.
             self.inner.lock().tasks.insert(task, Running { flight: Arc::clone(&flight), _permit: permit });
-            match self.handle.submit(task, &request) {
-                Ok(()) => {
-                    flight.accepted();
-                    if flight.is_over() {
-                        self.handle.cancel(task);
-                    }
-                }
-                Err(failure) => {
-                    self.inner.lock().tasks.remove(&task);
-                    self.handle.link().forget(task);
-                    flight.end(End::Rejected(refused(&self.id, &failure)));
-                }
+            match self.engine.submit(task, &request) {
+                Ok(Taken::Now) => self.accepted(task, &flight),
+                Ok(Taken::Later) => {}
+                Err(failure) => self.refused(task, &failure),
             }
+        }
+    }
+
+    /// The engine has the task; the client may have gone meanwhile.
+    fn accepted(&self, task: u64, flight: &Flight) {
+        flight.accepted();
+        if flight.is_over() {
+            self.engine.cancel(task);
+        }
+    }
+
+    fn refused(&self, task: u64, failure: &Failure) {
+        let running = self.inner.lock().tasks.remove(&task);
+        self.engine.link().forget(task);
+        if let Some(running) = running {
+            running.flight.end(End::Rejected(refused(&self.id, failure)));
         }
     }
 
     fn cancel_ended(&self) {
         let cancels = std::mem::take(&mut self.inner.lock().cancels);
         for task in cancels {
-            self.handle.cancel(task);
+            self.engine.cancel(task);
         }
     }
 
@@ -321,7 +329,7 @@ impl Receiver for Reception<'_> {
         let flight = {
             let mut inner = worker.inner.lock();
             if finishes {
-                worker.handle.link().forget(task);
+                worker.engine.link().forget(task);
                 inner.tasks.remove(&task).map(|running| running.flight)
             } else {
                 inner.tasks.get(&task).map(|running| Arc::clone(&running.flight))
@@ -340,11 +348,20 @@ impl Receiver for Reception<'_> {
         });
         match after {
             After::Cancel if !finishes => {
-                worker.handle.link().raise(task);
+                worker.engine.link().raise(task);
                 worker.inner.lock().cancels.push(task);
             }
             After::Pause => self.ahead = true,
             After::Cancel | After::Nothing => {}
+        }
+    }
+
+    fn taken(&mut self, task: u64, taken: Result<(), Failure>) {
+        let flight = self.worker.inner.lock().tasks.get(&task).map(|running| Arc::clone(&running.flight));
+        match (flight, taken) {
+            (None, _) => self.worker.metrics.protocol_error(Protocol::UnknownTask),
+            (Some(flight), Ok(())) => self.worker.accepted(task, &flight),
+            (Some(_), Err(failure)) => self.worker.refused(task, &failure),
         }
     }
 

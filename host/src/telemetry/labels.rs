@@ -10,6 +10,11 @@ macro_rules! label {
             /// Every value.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
+            /// The value with that text.
+            pub fn of(name: &str) -> Option<$name> {
+                Self::ALL.iter().copied().find(|value| value.name() == name)
+            }
+
             /// The label's text.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }

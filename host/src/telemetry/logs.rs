@@ -20,12 +20,7 @@ pub enum Format {
 
 /// Starts logging. Called once, before anything else runs; a second call changes nothing.
 pub fn start(level: Level, format: Format) {
-    // Only our own targets and the plugins' go below warn: a library's debug lines help nobody here.
-    let filter = Targets::new()
-        .with_default(Level::WARN.min(level))
-        .with_target("cascadia_host", level)
-        .with_target("plugin", level);
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry().with(filter(level));
     let started = match format {
         Format::Text => {
             let colour = std::io::stderr().is_terminal() && !no_color();
@@ -44,6 +39,70 @@ pub fn start(level: Level, format: Format) {
     };
     if started.is_err() {
         tracing::debug!("logging was started before");
+    }
+}
+
+/// Only our own targets and the plugins' go below warn: a library's debug lines help nobody here.
+fn filter(level: Level) -> Targets {
+    Targets::new()
+        .with_default(Level::WARN.min(level))
+        .with_target("cascadia_host", level)
+        .with_target("plugin", level)
+}
+
+/// A line as one text: its level, its target, the plugin's part that wrote it, and the words with their fields.
+pub type Forward = dyn Fn(Level, &str, Option<&str>, &str) + Send + Sync;
+
+/// Starts logging into `write`, for a process whose lines another one prints.
+pub fn forward(level: Level, write: Box<Forward>) {
+    let filter = filter(level);
+    if tracing_subscriber::registry().with(filter).with(Forwarder(write)).try_init().is_err() {
+        tracing::debug!("logging was started before");
+    }
+}
+
+struct Forwarder(Box<Forward>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Forwarder {
+    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+        let mut words = Words::default();
+        event.record(&mut words);
+        let meta = event.metadata();
+        let line = format!("{}{}", words.message, words.fields);
+        (self.0)(*meta.level(), meta.target(), words.part.as_deref(), &line);
+    }
+}
+
+/// The words of an event. What names the plugin is left out: the reader knows whose line it is.
+#[derive(Default)]
+struct Words {
+    message: String,
+    part: Option<String>,
+    fields: String,
+}
+
+impl Words {
+    fn field(&mut self, name: &str, value: String) {
+        match name {
+            "message" => self.message = value,
+            "part" => self.part = Some(value),
+            "plugin" => {}
+            _ => {
+                for piece in [" ", name, "=", &value] {
+                    self.fields.push_str(piece);
+                }
+            }
+        }
+    }
+}
+
+impl tracing::field::Visit for Words {
+    fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
+        self.field(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.field(field.name(), format!("{value:?}"));
     }
 }
 

@@ -34,6 +34,7 @@ pub struct Metrics {
     worker_up: GaugeVec,
     steps: IntCounterVec,
     restarts: IntCounterVec,
+    generations: GaugeVec,
     /// Admitted generations whose response has not ended.
     pub inflight: IntGauge,
     /// Requests that wait for a slot.
@@ -128,6 +129,7 @@ impl Metrics {
             worker_up: gauges(r, &names::WORKER_UP),
             steps: counters(r, &names::ENGINE_STEPS),
             restarts: counters(r, &names::WORKER_RESTARTS),
+            generations: gauges(r, &names::PLUGIN_GENERATIONS),
             inflight: int_gauge(r, &names::INFLIGHT),
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
@@ -159,6 +161,11 @@ impl Metrics {
     /// Books one plugin that could not be brought up.
     pub fn load_error(&self, stage: LoadStage) {
         self.load_errors[stage as usize].inc();
+    }
+
+    /// How many copies of a plugin are open in this process.
+    pub fn plugin_generations(&self, plugin: &str, copies: u32) {
+        self.generations.with_label_values(&[plugin]).set(copies.into());
     }
 
     /// The children of a served model, all at zero from now on.
@@ -294,6 +301,7 @@ mod tests {
         metrics.worker("m", "w");
         metrics.http("/livez", 200, 0.1);
         metrics.loaded("m", "CPU", 1.0, 1.0);
+        metrics.plugin_generations("p", 1);
         let text = String::from_utf8(metrics.expose()).expect("text");
         for family in names::ALL {
             let ty = match family.ty {

@@ -120,6 +120,8 @@ families! {
         "Calls of the engine's step function.";
     WORKER_RESTARTS: Own Counter "cascadia_worker_restarts_total" ["model", "reason"] &[],
         "Engines that were replaced: after a failure, a stall, or by a newer plugin.";
+    PLUGIN_GENERATIONS: Own Gauge "cascadia_plugin_generations" ["plugin"] &[],
+        "Copies of the plugin that are open in this process; none is ever unloaded. Isolated ones are not among them.";
     PLUGIN_LOAD_ERRORS: Own Counter "cascadia_plugin_load_errors_total" ["stage"] &[],
         "Plugins that could not be brought up, by the stage that failed.";
     PLUGIN_PROTOCOL: Own Counter "cascadia_plugin_protocol_errors_total" ["kind"] &[],

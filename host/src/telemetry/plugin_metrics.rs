@@ -9,7 +9,7 @@ use prometheus::{Counter, Gauge, Histogram, HistogramOpts, Opts};
 use super::metrics::Metrics;
 
 /// What kind of series a plugin asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Kind {
     /// Only grows.
     Counter,
@@ -109,7 +109,7 @@ impl PluginMetrics {
     /// Adds to a counter or gauge. Unknown handles, wrong kinds and negative counts do nothing.
     pub fn add(&self, handle: u64, value: f64) {
         self.with(handle, |series| match series {
-            Series::Counter(c) if value >= 0.0 => c.inc_by(value),
+            Series::Counter(c) if value >= 0.0 && value.is_finite() => c.inc_by(value),
             Series::Gauge(g) => g.add(value),
             _ => {}
         });

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::batch::{Batch, Block};
 use crate::control::{fail_if, panic_if, spend};
+use crate::crash::crash;
 use crate::ext::adapters::Shelf;
 use crate::ext::embed::Desk;
 use crate::ext::kv_log::SharedLog;
@@ -23,7 +24,7 @@ use crate::ext::own_thread::OwnThread;
 use crate::inbox::Inbox;
 use crate::meter::Meter;
 use crate::options::Options;
-use crate::order::{Crash, Order, Site};
+use crate::order::{Order, Site};
 use crate::run::{Fault, Run};
 use crate::tray::Delivery;
 use crate::{card, prompt};
@@ -259,15 +260,5 @@ fn refuse_unsupported(task: &Task, filler: bool) -> Result<()> {
         () if masked && !filler => Err(Error::unsupported("filler of masks yet")),
         () if !masked && task.grammar.0 != GrammarKind::None => Err(Error::unsupported("grammars")),
         () => Ok(()),
-    }
-}
-
-/// Crashes in the call `site` in the way asked for, if any.
-fn crash(how: Option<Crash>, site: Site) {
-    let Some(how) = how else { return };
-    log(Level::Warn, "fault", "crashes as asked", &[("call", site.name())]);
-    match how {
-        Crash::Panic => panic!("the prompt asked for a panic in {}", site.name()),
-        Crash::Abort => std::process::abort(),
     }
 }

@@ -9,7 +9,8 @@ use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, Load, Result};
 
 use crate::batch::Batch;
-use crate::order::{Crash, Site};
+use crate::crash::Crash;
+use crate::order::Site;
 use crate::run::Run;
 
 /// The waiting tasks, and the load.

@@ -12,6 +12,7 @@ mod cache;
 mod card;
 mod code;
 mod control;
+mod crash;
 mod engine;
 mod ext;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::code::Code;
+use crate::crash::Crash;
 use crate::script::{End, Script};
 
 /// An object's keys and values before they are typed.
@@ -74,6 +75,9 @@ pub(crate) struct Order {
     pub(crate) panic_after: Option<u64>,
     pub(crate) panic_in: Option<Site>,
     pub(crate) abort_in: Option<Site>,
+    pub(crate) segfault_in: Option<Site>,
+    pub(crate) exit_in: Option<Site>,
+    pub(crate) hog_in: Option<Site>,
     pub(crate) slow_step_ms: u64,
     pub(crate) no_beat: bool,
     pub(crate) watch_flag: bool,
@@ -100,15 +104,6 @@ impl Site {
             Site::Cancel => "cancel",
         }
     }
-}
-
-/// How a call goes down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Crash {
-    /// It panics.
-    Panic,
-    /// It takes the process with it.
-    Abort,
 }
 
 impl Order {
@@ -139,10 +134,14 @@ impl Order {
 
     /// How the call `site` crashes.
     pub(crate) fn crash(&self, site: Site) -> Option<Crash> {
-        if self.abort_in == Some(site) {
-            return Some(Crash::Abort);
-        }
-        (self.panic_in == Some(site)).then_some(Crash::Panic)
+        let asked = [
+            (self.abort_in, Crash::Abort),
+            (self.segfault_in, Crash::Segfault),
+            (self.exit_in, Crash::Exit),
+            (self.hog_in, Crash::Hog),
+            (self.panic_in, Crash::Panic),
+        ];
+        asked.into_iter().find(|(at, _)| *at == Some(site)).map(|(_, how)| how)
     }
 
     /// The refusal that `submit` answers with. `have` and `max` are tokens, for the code that tells them.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use cascadia_plugin_api::sdk::{Error, GrammarKind, Span, Task};
 
+use crate::crash::Crash;
 use crate::ext::adapters::Style;
 use crate::ext::mask::{Choice, Masked};
 use crate::options::{Options, nanos};
-use crate::order::{Crash, Order, Site};
+use crate::order::{Order, Site};
 use crate::plan::Plan;
 use crate::prompt;
 use crate::script::{End, Item, MAX_ITEMS, Script, Token};

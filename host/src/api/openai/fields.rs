@@ -26,6 +26,11 @@ impl Fields {
         self.0.remove(name).filter(|v| !v.is_null())
     }
 
+    /// Puts a field back.
+    pub(super) fn put(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), value);
+    }
+
     /// A text.
     pub(super) fn string(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.take(name) {

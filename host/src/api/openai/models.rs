@@ -16,6 +16,11 @@ const HONOURED: &[&str] = &[
     features::SEED,
     features::MIN_TOKENS,
     features::IGNORE_EOS,
+    features::LOGPROBS,
+    features::TOP_LOGPROBS,
+    features::PROMPT_LOGPROBS,
+    features::LOGIT_BIAS,
+    features::TOKEN_LISTS,
 ];
 
 /// The models that are up.

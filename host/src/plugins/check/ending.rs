@@ -7,7 +7,7 @@ use super::note::note;
 use super::rig::Rig;
 use super::sink::Answer;
 use super::{Fault, Outcome, Plan, Test, passed};
-use crate::plugins::handle::Next;
+use crate::plugins::engine::Next;
 
 pub(super) const TESTS: &[Test] = &[
     Test { name: "an idle engine says so", run: idle },

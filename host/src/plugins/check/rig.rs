@@ -20,7 +20,7 @@ use super::sink::{Answer, Ear, Heard};
 use super::subject::Subject;
 use super::{Fault, Plan};
 use crate::plugins::Card;
-use crate::plugins::handle::Next;
+use crate::plugins::engine::Next;
 use crate::plugins::link::Link;
 use crate::plugins::services;
 

@@ -45,10 +45,10 @@ unsafe extern "C" fn series(
             (name.text(), help.text(), labels.collect(), buckets.scalars::<f64>())
         };
         let buckets = buckets[..buckets.len().min(64)].to_vec();
-        match metrics.register(&link.plugin, kind, &name, &help, labels, buckets) {
+        match metrics.series(&link.plugin, kind, &name, &help, labels, buckets) {
             Ok(handle) => handle,
             Err(error) => {
-                fail(err, code::INVALID_CONFIG, &error.to_string());
+                fail(err, code::INVALID_CONFIG, &error);
                 0
             }
         }

@@ -1,7 +1,8 @@
 //! `cascadia.host.trace/1`: spans and events of plugins, at debug level under the target `plugin`.
 //!
 //! What must hold: a handle that is not that of an open span of the worker is ignored. Names are the plugin's, so they are
-//! fields: those of `tracing` are constants.
+//! fields: those of `tracing` are constants. Events carry the span's name as their part, so that the lines of an isolated
+//! plugin, which come without spans, tell it too.
 
 use core::ffi::c_void;
 use std::fmt::Write;
@@ -12,6 +13,7 @@ use cascadia_plugin_api::abi::task::Trace;
 
 use super::guarded;
 use crate::plugins::link::Link;
+use crate::plugins::spans::Open;
 
 /// Longest text of a name or of all fields.
 const MAX_TEXT: usize = 1024;
@@ -38,19 +40,20 @@ unsafe extern "C" fn span_start(
         let outer = link.spans.lock().get(under);
         let (trace_id, parent_id) = (hex(&parent.trace_id), hex(&parent.span_id));
         let span = tracing::debug_span!(
-            target: "plugin", parent: outer.as_ref().and_then(tracing::Span::id), "plugin",
-            plugin = link.plugin, span_name = name, trace_id, parent_id, fields
+            target: "plugin", parent: outer.as_ref().and_then(|open| open.span.id()), "plugin",
+            plugin = link.plugin, span_name = name.as_str(), trace_id, parent_id, fields
         );
-        link.spans.lock().keep(span)
+        link.spans.lock().keep(span, name)
     })
 }
 
 unsafe extern "C" fn span_end(worker: *mut c_void, span: u64) {
     guarded("trace", (), || {
-        let ended = Link::at(worker as usize).and_then(|link| link.spans.lock().take(span));
-        if let Some((span, begun)) = ended {
+        let Some(link) = Link::at(worker as usize) else { return };
+        let ended = link.spans.lock().take(span);
+        if let Some(Open { span, name, begun }) = ended {
             let took_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-            tracing::debug!(target: "plugin", parent: &span, took_us, "span ended");
+            tracing::debug!(target: "plugin", parent: &span, plugin = link.plugin, part = name, took_us, "span ended");
         }
     });
 }
@@ -65,7 +68,9 @@ unsafe extern "C" fn event(worker: *mut c_void, span: u64, name: Str, fields: Ar
         let (name, fields) = unsafe { (clip(&name.text()), line(fields)) };
         let inside = link.spans.lock().get(span);
         match inside {
-            Some(inside) => tracing::debug!(target: "plugin", parent: &inside, fields, "{name}"),
+            Some(open) => {
+                tracing::debug!(target: "plugin", parent: &open.span, plugin = link.plugin, part = open.name, fields, "{name}");
+            }
             None if span == 0 => {
                 tracing::debug!(target: "plugin", plugin = link.plugin, fields, "{name}");
             }

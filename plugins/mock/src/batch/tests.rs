@@ -4,8 +4,8 @@ use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::Task;
 
 use super::*;
+use crate::crash::Crash;
 use crate::fixture::{run_of, task};
-use crate::order::Crash;
 
 const MS: u64 = 1_000_000;
 

@@ -13,7 +13,7 @@ use super::super::said::Said;
 use super::super::sink::Heard;
 use super::super::{Fault, Outcome, Plan, Test, passed};
 use super::{done, ended_once};
-use crate::plugins::handle::Next;
+use crate::plugins::engine::Next;
 
 pub(in super::super) const TESTS: &[Test] = &[
     Test { name: "async-sink: answers come by themselves, and step says idle", run: answers },
