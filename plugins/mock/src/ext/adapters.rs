@@ -112,3 +112,30 @@ impl Adapters for Mock {
         all.iter().map(|(spec, style)| Adapter { spec: spec.clone(), rank: 0, tasks: tasks(style) }).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_says_what_an_adapter_does_and_a_name_finds_it() {
+        assert_eq!(Style::of(Path::new("/models/upper")).unwrap(), Style::Upper);
+        let absent = Style::of(Path::new("/models/upper.bin")).unwrap_err();
+        assert_eq!(absent.code, code::MODEL_NOT_FOUND);
+        let shelf = Shelf::default();
+        let spec = AdapterSpec { name: "loud".into(), path: "upper".into(), scale: 1.0 };
+        shelf.0.lock().push((spec, Arc::new(Style::Upper)));
+        assert_eq!(shelf.find("loud").unwrap().as_deref(), Some(&Style::Upper));
+        assert_eq!(shelf.find("").unwrap(), None);
+        assert!(shelf.find("quiet").unwrap_err().message.contains("quiet"));
+    }
+
+    #[test]
+    fn words_change_and_ids_of_bytes_with_them() {
+        let items = [Item::Tokens(vec![Token::of("Ab1"), Token { id: 97, bytes: None }]), Item::Delay(3)];
+        let changed: Vec<_> = items.iter().map(|item| Style::Upper.item(item)).collect();
+        let expected = [Item::Tokens(vec![Token::of("AB1"), Token { id: 65, bytes: None }]), Item::Delay(3)];
+        assert_eq!(changed, expected);
+        assert_eq!((Style::Lower.id(65), Style::Lower.id(40_000)), (97, 40_000));
+    }
+}

@@ -195,3 +195,47 @@ fn component(id: u32, at: u32) -> f32 {
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, mix);
     ((hash >> 40) & 0xffff) as f32 / 65_536.0 - 0.5
 }
+
+#[cfg(test)]
+mod tests {
+    use cascadia_plugin_api::sdk::TraceContext;
+
+    use super::*;
+
+    fn task(pooling: Pooling, dimensions: u32, normalize: bool) -> EmbedTask {
+        EmbedTask {
+            id: 1,
+            request_id: String::new(),
+            trace: TraceContext::default(),
+            inputs: Vec::new(),
+            pooling,
+            dimensions,
+            normalize,
+            priority: 0,
+            deadline_ns: None,
+            adapter: String::new(),
+            options: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_vector_depends_on_what_is_pooled() {
+        let tokens = [1, 2, 3];
+        let embed = |pooling| embed(&tokens, &task(pooling, 0, false));
+        assert_eq!(embed(Pooling::Default), embed(Pooling::Mean));
+        assert_eq!(embed(Pooling::First), super::embed(&[1], &task(Pooling::Mean, 0, false)));
+        assert_eq!(embed(Pooling::Last), super::embed(&[3], &task(Pooling::Mean, 0, false)));
+        assert_ne!(embed(Pooling::First), embed(Pooling::Last));
+        assert_eq!(embed(Pooling::Mean).len(), DIMENSIONS as usize);
+    }
+
+    #[test]
+    fn a_short_vector_is_the_beginning_of_a_long_one() {
+        let long = embed(&[7, 8], &task(Pooling::Mean, 0, false));
+        let short = embed(&[7, 8], &task(Pooling::Mean, 5, false));
+        assert_eq!(short, long[..5]);
+        let unit = embed(&[7, 8], &task(Pooling::Mean, 5, true));
+        assert!((unit.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+        assert!(embed(&[], &task(Pooling::Last, 3, true)).iter().all(|x| *x == 0.0));
+    }
+}

@@ -239,6 +239,9 @@ fn lacking(plan: &Plan) -> Outcome {
     let more = desk.info.dimensions.saturating_add(1);
     task_refused("more dimensions than there are", desk.submit(&inputs, |t| t.dimensions = more), &codes)?;
     task_refused("a pooling that is none", desk.submit(&inputs, |t| t.pooling = 99), &codes)?;
+    let absent = [code::MODEL_NOT_FOUND, code::INVALID_CONFIG, code::UNSUPPORTED];
+    let other = desk.submit(&inputs, |t| t.adapter = Str::new(b"no-such"));
+    task_refused("a batch with an unknown adapter", other, &absent)?;
     task_refused("a batch without inputs", desk.submit(&[], |_| {}), &codes)?;
     if desk.info.max_inputs > 0 && desk.info.max_inputs < 100_000 {
         let many = vec![inputs[0].clone(); desk.info.max_inputs as usize + 1];
