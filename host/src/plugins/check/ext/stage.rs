@@ -4,7 +4,7 @@ mod pipe;
 
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::task::{GRAMMAR_MASK, LOGPROBS, PROMPT_LOGPROBS};
-use cascadia_plugin_api::ext::draft::stage::{ROW_SCORED, SEQUENCE_BEGINS};
+use cascadia_plugin_api::ext::draft::stage::{ROW_SCORED, SEQUENCE_BEGINS, StageInfo};
 
 use super::super::ask::Ask;
 use super::super::sink::About;
@@ -64,6 +64,11 @@ fn answers(
 fn same(plan: &Plan) -> Outcome {
     let two = Pipe::of(plan, 2)?;
     let three = Pipe::of(plan, 3)?;
+    three.grow();
+    if two.info_of(size_of::<StageInfo>() + 64)? != code::OK {
+        return Err("info refuses the larger struct of a newer host".into());
+    }
+    two.info_of(8)?;
     let asks = asks(&two, 3);
     let (mut rows, mut batches) = (0, 0);
     let window = two.info.window as usize;

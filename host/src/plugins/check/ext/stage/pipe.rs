@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "calls the extension's table")]
 
 use core::ffi::c_void;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 use cascadia_plugin_api::abi::prim::{Array, Str};
@@ -13,6 +13,7 @@ use cascadia_plugin_api::ext::draft::stage::{
 use parking_lot::Mutex;
 
 use super::super::super::note::note;
+use super::super::super::page::Page;
 use super::super::super::rig::Rig;
 use super::super::super::said::Said;
 use super::super::super::subject::Subject;
@@ -73,6 +74,8 @@ pub(super) struct Pipe {
     table: &'static StageV1,
     mail: Vec<&'static Mail>,
     carried: RefCell<Carried>,
+    /// By how much the structs of a newer host are larger; 0 = not at all.
+    more: Cell<usize>,
 }
 
 #[derive(Default)]
@@ -90,8 +93,14 @@ impl Pipe {
         let subject = Subject::open(plan)?;
         // SAFETY: the id names the type.
         let table: &StageV1 = unsafe { subject.offered(ids::STAGE) }?;
-        let mut pipe =
-            Pipe { stages: Vec::new(), info: EMPTY, table, mail: Vec::new(), carried: RefCell::default() };
+        let mut pipe = Pipe {
+            stages: Vec::new(),
+            info: EMPTY,
+            table,
+            mail: Vec::new(),
+            carried: RefCell::default(),
+            more: Cell::new(0),
+        };
         for rank in 0..stages {
             let mail: &'static Mail = Box::leak(Box::default());
             let out = StageOut { ctx: std::ptr::from_ref(mail).cast_mut().cast(), batch, tokens, refuse };
@@ -219,8 +228,9 @@ impl Pipe {
                 ..*s
             })
             .collect();
+        let size = size_of::<StageBatch>() + self.more.get();
         let wire = StageBatch {
-            struct_size: size_of::<StageBatch>() as u32,
+            struct_size: size as u32,
             flags: 0,
             batch: batch.number,
             epoch: batch.epoch,
@@ -231,10 +241,23 @@ impl Pipe {
             max_context: batch.max_context,
             payload: Str::new(&batch.payload),
         };
-        let mut said = Said::default();
-        // SAFETY: the engine lives; the batch and what it views outlive the call.
-        let code = unsafe { (self.table.receive)(stage.engine(), &raw const wire, said.out()) };
+        let (page, mut said) = (Page::with(&wire, size)?, Said::default());
+        // SAFETY: the engine lives; the page has the size that the batch says, and what it views outlives the call.
+        let code = unsafe { (self.table.receive)(stage.engine(), page.ptr(), said.out()) };
         Ok((code, said))
+    }
+
+    /// From now on batches come in the larger struct of a newer host.
+    pub(super) fn grow(&self) {
+        self.more.set(64);
+    }
+
+    /// What `info` of stage 0 answers to a struct of that size, which it may not write behind.
+    pub(super) fn info_of(&self, size: usize) -> Result<u32, String> {
+        note(&format!("info with a struct of {size} bytes"));
+        let page = Page::with(&StageInfo { struct_size: size as u32, ..EMPTY }, size)?;
+        // SAFETY: the engine lives; the page has as many bytes as the struct says.
+        Ok(unsafe { (self.table.info)(self.stages[0].engine(), page.ptr()) })
     }
 
     fn tokens(&self, epoch: u64, tokens: &[(StageToken, Vec<u32>, Vec<f32>)]) -> Result<(), Fault> {
