@@ -1072,21 +1072,18 @@ typedef struct cascadia_host_fault_v1 {
     void (*report)(void *worker, cascadia_str message);
 } cascadia_host_fault_v1;
 
-/* Type of a tensor's values, all little-endian. */
-#define CASCADIA_DTYPE_NONE 0u /* not told, as of raw frames */
+#define CASCADIA_FRAME_TENSOR 1u /* activations with a tensor header */
+#define CASCADIA_FRAME_RAW 2u    /* control bytes */
+
+/* Element types of tensor frames: little-endian, row-major, without gaps. An unknown number is refused. */
 #define CASCADIA_DTYPE_F32 1u
 #define CASCADIA_DTYPE_F16 2u
-#define CASCADIA_DTYPE_BF16 3u /* the upper 16 bits of an f32 */
+#define CASCADIA_DTYPE_BF16 3u
 #define CASCADIA_DTYPE_I8 4u
 #define CASCADIA_DTYPE_U8 5u
 #define CASCADIA_DTYPE_I32 6u
 #define CASCADIA_DTYPE_I64 7u
 #define CASCADIA_DTYPE_U32 8u
-#define CASCADIA_DTYPE_U64 9u
-#define CASCADIA_DTYPE_F64 10u
-
-#define CASCADIA_FRAME_TENSOR 1u /* activations with a tensor header */
-#define CASCADIA_FRAME_RAW 2u    /* control bytes */
 
 /* Part of a frame to send. */
 typedef struct cascadia_iovec {

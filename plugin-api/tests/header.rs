@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cascadia_plugin_api::abi::host::{self, level};
+use cascadia_plugin_api::abi::host::{self, dtype, level};
 use cascadia_plugin_api::abi::{chunk, code, engine, entry, ids, task};
 use cascadia_plugin_api::ext::draft::{embeddings, kv_events, stage, token_mask, tokenize};
 use cascadia_plugin_api::ext::features;
@@ -282,10 +282,8 @@ fn constants() -> Vec<Constant> {
         chunk as "CHUNK_" { NAN_SEEN HAS_PROMPT_TOKENS HAS_CACHED_TOKENS HAS_STOP_TOKEN }
         engine as "" { STEP_MORE STEP_IDLE STEP_WAIT SINK_GO_ON SINK_STOP }
         level as "LEVEL_" { ERROR WARN INFO DEBUG TRACE }
-        host as "" {
-            METRIC_COUNTER METRIC_GAUGE METRIC_HISTOGRAM DLOPEN_GLOBAL FRAME_TENSOR FRAME_RAW DTYPE_NONE DTYPE_F32 DTYPE_F16
-            DTYPE_BF16 DTYPE_I8 DTYPE_U8 DTYPE_I32 DTYPE_I64 DTYPE_U32 DTYPE_U64 DTYPE_F64
-        }
+        host as "" { METRIC_COUNTER METRIC_GAUGE METRIC_HISTOGRAM DLOPEN_GLOBAL FRAME_TENSOR FRAME_RAW }
+        dtype as "DTYPE_" { F32 F16 BF16 I8 U8 I32 I64 U32 }
         kv_events as "" {
             KV_STORED KV_REMOVED KV_CLEARED KV_HAS_PARENT KV_TIER_DEVICE KV_TIER_HOST KV_TIER_DISK KV_TIER_SHARED
         }

@@ -190,44 +190,42 @@ table! {
     }
 }
 
-/// Type of a tensor's values: not told, as of raw frames.
-pub const DTYPE_NONE: u32 = 0;
-/// Type of a tensor's values: IEEE 754, 32 bits. All types are little-endian.
-pub const DTYPE_F32: u32 = 1;
-/// Type of a tensor's values: IEEE 754, 16 bits.
-pub const DTYPE_F16: u32 = 2;
-/// Type of a tensor's values: the upper 16 bits of an f32.
-pub const DTYPE_BF16: u32 = 3;
-/// Type of a tensor's values: signed, 8 bits.
-pub const DTYPE_I8: u32 = 4;
-/// Type of a tensor's values: unsigned, 8 bits.
-pub const DTYPE_U8: u32 = 5;
-/// Type of a tensor's values: signed, 32 bits.
-pub const DTYPE_I32: u32 = 6;
-/// Type of a tensor's values: signed, 64 bits.
-pub const DTYPE_I64: u32 = 7;
-/// Type of a tensor's values: unsigned, 32 bits.
-pub const DTYPE_U32: u32 = 8;
-/// Type of a tensor's values: unsigned, 64 bits.
-pub const DTYPE_U64: u32 = 9;
-/// Type of a tensor's values: IEEE 754, 64 bits.
-pub const DTYPE_F64: u32 = 10;
-
-/// Bytes of one value of a `DTYPE_`; none for a type that this build does not know.
-pub const fn dtype_size(dtype: u32) -> Option<usize> {
-    match dtype {
-        DTYPE_I8 | DTYPE_U8 => Some(1),
-        DTYPE_F16 | DTYPE_BF16 => Some(2),
-        DTYPE_F32 | DTYPE_I32 | DTYPE_U32 => Some(4),
-        DTYPE_I64 | DTYPE_U64 | DTYPE_F64 => Some(8),
-        _ => None,
-    }
-}
-
 /// [`TransportV1`] frame kind: activations with a tensor header.
 pub const FRAME_TENSOR: u32 = 1;
 /// [`TransportV1`] frame kind: control bytes.
 pub const FRAME_RAW: u32 = 2;
+
+/// Element types of tensor frames. Elements are little-endian and lie in row-major order without gaps. An unknown number is
+/// refused, never read as another type.
+pub mod dtype {
+    /// IEEE 754 binary32, 4 bytes.
+    pub const F32: u32 = 1;
+    /// IEEE 754 binary16, 2 bytes.
+    pub const F16: u32 = 2;
+    /// bfloat16, 2 bytes.
+    pub const BF16: u32 = 3;
+    /// Signed, 1 byte.
+    pub const I8: u32 = 4;
+    /// Unsigned, 1 byte.
+    pub const U8: u32 = 5;
+    /// Signed, 4 bytes.
+    pub const I32: u32 = 6;
+    /// Signed, 8 bytes.
+    pub const I64: u32 = 7;
+    /// Unsigned, 4 bytes.
+    pub const U32: u32 = 8;
+
+    /// Bytes of one element; none for a number that is no type.
+    pub const fn size(dtype: u32) -> Option<u64> {
+        match dtype {
+            I8 | U8 => Some(1),
+            F16 | BF16 => Some(2),
+            F32 | I32 | U32 => Some(4),
+            I64 => Some(8),
+            _ => None,
+        }
+    }
+}
 
 table! {
     /// `cascadia.host.transport/1`: links between pipeline stages, with the host's deadlines and metrics.

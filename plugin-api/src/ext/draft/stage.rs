@@ -86,7 +86,7 @@ table! {
         rows: Array,
         /// [`StageSequence`] elements.
         sequences: Array,
-        /// Type of the payload's values: one of the `DTYPE_` values of [`crate::abi::host`].
+        /// Type of the payload's values: one of [`crate::abi::host::dtype`].
         dtype: u32,
         /// Values per row.
         width: u32,
@@ -164,7 +164,7 @@ table! {
         rank: u32,
         /// Number of stages.
         stages: u32,
-        /// Type of the values between stages: one of the `DTYPE_` values.
+        /// Type of the values between stages: one of [`crate::abi::host::dtype`].
         dtype: u32,
         /// Values per row between stages.
         width: u32,

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 
 use super::with_extension;
 use crate::abi::code;
-use crate::abi::host::dtype_size;
+use crate::abi::host::dtype;
 use crate::abi::prim::{Array, ErrOut, Str};
 use crate::ext::draft::stage as wire;
 use crate::sdk::{Error, Result};
@@ -358,10 +358,10 @@ unsafe fn read(batch: &wire::StageBatch) -> StageBatch {
 
 /// A batch from outside must be what it says before anybody indexes into it.
 fn shaped(batch: &StageBatch) -> Result<()> {
-    let size = dtype_size(batch.dtype)
+    let size = dtype::size(batch.dtype)
         .ok_or_else(|| Error::config(format!("the batch's dtype {} is not known", batch.dtype)))?;
-    let bytes = batch.rows.len().checked_mul(batch.width as usize).and_then(|n| n.checked_mul(size));
-    if bytes != Some(batch.payload.len()) {
+    let values = (batch.rows.len() as u64).checked_mul(batch.width.into());
+    if values.and_then(|n| n.checked_mul(size)) != Some(batch.payload.len() as u64) {
         let (rows, width, have) = (batch.rows.len(), batch.width, batch.payload.len());
         return Err(Error::config(format!("the batch has {rows} rows of {width} values and {have} bytes")));
     }
@@ -377,7 +377,6 @@ fn shaped(batch: &StageBatch) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::host::DTYPE_F32;
 
     #[test]
     fn a_batch_must_be_what_it_says() {
@@ -385,7 +384,7 @@ mod tests {
         let sound = StageBatch {
             rows: vec![row(0, 3), row(0, 4)],
             sequences: vec![Sequence { task: 7, past: 3, ..Sequence::default() }],
-            dtype: DTYPE_F32,
+            dtype: dtype::F32,
             width: 2,
             payload: vec![0; 16],
             ..StageBatch::default()

@@ -12,7 +12,7 @@ mod tail;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use cascadia_plugin_api::abi::host::DTYPE_F32;
+use cascadia_plugin_api::abi::host::dtype;
 use cascadia_plugin_api::sdk::{
     Card, Chunk, Engine, Error, Extensions, Load, MaskFiller, Next, Refusal, Result, Sink, Stage, StageBatch,
     StageInfo, StageOut, StageToken, Task, TokenMask, Worker,
@@ -63,7 +63,7 @@ impl Stages {
         let info = StageInfo {
             rank,
             stages,
-            dtype: DTYPE_F32,
+            dtype: dtype::F32,
             width: WIDTH as u32,
             max_rows: u32::try_from(options.stage_window).unwrap_or(u32::MAX).saturating_mul(4),
             window: u32::try_from(options.stage_window).unwrap_or(u32::MAX),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::abi::host::DTYPE_F32;
+use cascadia_plugin_api::abi::host::dtype;
 use cascadia_plugin_api::sdk::{
     Chunk, Error, Finish, GrammarKind, MaskFiller, MaskRequest, MaskRow, Masks, Refusal, Result, Row,
     Sequence, StageBatch, StageToken, Task,
@@ -272,7 +272,7 @@ impl Head {
         let mut batch = StageBatch {
             batch: self.batch + 1,
             epoch: self.epoch,
-            dtype: DTYPE_F32,
+            dtype: dtype::F32,
             width: WIDTH as u32,
             ..StageBatch::default()
         };
