@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::api::keys::Keys;
 use crate::api::{self, Api};
 use crate::config::schema::is_loopback;
 use crate::config::{Config, env};
@@ -78,12 +79,14 @@ async fn serve(
         Arc::new(PluginMetrics::new(Arc::clone(&metrics))),
         config.level().unwrap_or(tracing::Level::INFO),
     );
+    let keys = Keys::read(&config.server).map_err(Failed::usage)?;
     let config = Arc::new(config);
     let api = Arc::new(Api {
         models: Arc::new(Models::default()),
         roster: Arc::new(Roster::default()),
         metrics,
         lifecycle: Arc::new(Lifecycle::default()),
+        keys,
         loopback: is_loopback(bound.ip()),
         preparing: Arc::new(tokio::sync::Semaphore::new(api::PREPARED_AT_ONCE)),
         config,

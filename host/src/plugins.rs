@@ -24,6 +24,7 @@ pub mod proof;
 pub mod services;
 mod spans;
 pub mod template;
+pub mod transport;
 
 pub use build::{Built, Card};
 pub use engine::{Engine, Load, Next, Receiver, Taken};

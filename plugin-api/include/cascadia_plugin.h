@@ -1087,32 +1087,65 @@ typedef struct cascadia_host_fault_v1 {
 
 /* Part of a frame to send. */
 typedef struct cascadia_iovec {
-    const uint8_t *ptr;
+    const uint8_t *ptr; /* may be null when len is 0 */
     size_t len;
 } cascadia_iovec;
 
 /* Where a received frame goes. */
 typedef struct cascadia_frame_out {
     void *ctx;
-    /* Takes the frame, borrowed for the call. For raw frames `dtype` and `dims` (uint64_t) are empty. */
+    /* Takes the frame, borrowed for the call. For raw frames `dtype` is 0 and `dims` (uint64_t) are empty. Any function of
+     * the transport may be called from inside it. */
     void (*set)(void *ctx, uint32_t kind, uint32_t dtype, cascadia_array dims, cascadia_str payload);
 } cascadia_frame_out;
 
-/* cascadia.host.transport/1: links between pipeline stages, with the host's deadlines (by its clock) and metrics. */
+/* cascadia.host.transport/1: links between pipeline stages, with the host's deadlines, bounds and metrics.
+ *
+ * Handles are never 0 and never used again: a call with the handle of something closed answers CLOSED. Links and listeners
+ * belong to the worker that made them; the host closes them when its engine is destroyed or was never built.
+ *
+ * Addresses: host:port is TCP (IPv6 in brackets); :port means this machine only; port 0 of a listener is any free one.
+ * unix:/path is a Unix socket of mode 0600, removed when its listener is closed. Nothing is encrypted or signed.
+ *
+ * Deadlines are moments of the host's clock, at most an hour ahead; one that has passed lets the call do what can be done at
+ * once. 0 is the host's default: 60 s from now, and where bytes move 60 s after the last one moved, 10 minutes in all. A call
+ * that runs out answers DEADLINE_EXCEEDED. accept, open, send and recv wait: not for submit or cancel.
+ *
+ * Frames come whole or not at all, in the order in which their sends began to write. One send and one recv works on a link at
+ * a time, beside each other; further callers wait within their deadlines. A tensor frame has at most 8 dimensions and 512
+ * MiB, and exactly the bytes of its type and dimensions; a raw frame has at most 1 MiB.
+ *
+ * A link that the peer closed, that broke, or on which the peer broke these rules, answers NOT_CONNECTED from then on, with the
+ * reason. Whole frames that came before an orderly close can still be received. A dead machine is found within about a
+ * minute on an idle link, by TCP's keep-alive; with bytes on their way to it, or where a process hangs, by deadlines. */
 typedef struct cascadia_host_transport_v1 {
     uint32_t struct_size;
     uint32_t flags;
-    /* [any] A link to a peer, null on failure. */
-    void *(*open)(void *worker, cascadia_str peer, uint64_t deadline_ns, cascadia_err_out err);
-    /* [any] Sends one frame made of cascadia_iovecs; returns when the link has taken all of it (this one waits). */
-    uint32_t (*send)(void *link, uint32_t kind, uint32_t dtype, cascadia_array dims, cascadia_array parts,
+    /* [any] A listener, 0 on failure; the bound address, as open takes it, goes to `bound`. Only a peer that opens with the same
+     * `purpose` (at most 512 bytes: protocol, version, model) is let in. At most 8 a worker. */
+    uint64_t (*listen)(void *worker, cascadia_str address, cascadia_str purpose, cascadia_str_out bound,
+                       cascadia_err_out err);
+    /* [any] A link to the next peer with the right hello, 0 on failure (this one waits). Strangers are sent away and the wait
+     * goes on. At most 64 links a worker. */
+    uint64_t (*accept)(uint64_t listener, uint64_t deadline_ns, cascadia_err_out err);
+    /* [any] A link to the peer that listens there, 0 on failure (this one waits). A peer that is not there yet is tried again
+     * until the deadline, then NOT_CONNECTED; DEADLINE_EXCEEDED when it is there and does not accept; PEER_REJECTED when it
+     * speaks another version, has another purpose, or is something else. */
+    uint64_t (*open)(void *worker, cascadia_str address, cascadia_str purpose, uint64_t deadline_ns,
+                     cascadia_err_out err);
+    /* [any] Sends one frame made of cascadia_iovecs; returns when the system has taken all of it (this one waits).
+     * INVALID_CONFIG for a frame against the rules. A deadline that passes before the first byte leaves the link as it was;
+     * one that passes inside the frame ends the link. `dims` are uint64_t; 0 and empty for raw frames. */
+    uint32_t (*send)(uint64_t link, uint32_t kind, uint32_t dtype, cascadia_array dims, cascadia_array parts,
                      uint64_t deadline_ns, cascadia_err_out err);
-    /* [any] Receives one frame (this one waits). */
-    uint32_t (*recv)(void *link, uint64_t deadline_ns, cascadia_frame_out out, cascadia_err_out err);
-    /* [any] A descriptor that is readable when a frame waits; -1 = none. */
-    int32_t (*poll_fd)(void *link);
-    /* [any] Closes the link. */
-    void (*close)(void *link);
+    /* [any] Receives one frame (this one waits). What has come of a frame when the deadline passes is kept for the next call;
+     * a frame that has begun and stands still for 30 s ends the link. */
+    uint32_t (*recv)(uint64_t link, uint64_t deadline_ns, cascadia_frame_out out, cascadia_err_out err);
+    /* [any] A descriptor to poll for reading: (a part of) a frame or the link's end waits. -1 for a closed link. Only to
+     * poll, and not after close. */
+    int32_t (*poll_fd)(uint64_t link);
+    /* [any] Closes a link or listener; calls that wait on it answer CLOSED. */
+    void (*close)(uint64_t handle);
 } cascadia_host_transport_v1;
 
 /* ---- Helpers ------------------------------------------------------------------------------------------------------- */
@@ -1315,7 +1348,7 @@ template <size_t N> struct cascadia_text {
     "\"cascadia_host_fault_v1\":\"0c48ef405f894ef8\"," \
     "\"cascadia_iovec\":\"bdc1aa233cf65b29\"," \
     "\"cascadia_frame_out\":\"0564da2e2682f661\"," \
-    "\"cascadia_host_transport_v1\":\"472005b6e9a5138a\"," \
+    "\"cascadia_host_transport_v1\":\"ffc13f15a8be0faf\"," \
     "\"cascadia_model_card_v1\":\"01f9933bd864e915\"," \
     "\"cascadia_load_report\":\"f528f6a9242d766b\"," \
     "\"cascadia_load_report_v1\":\"a2b54e9eb4885d21\"," \
@@ -1384,7 +1417,7 @@ CASCADIA_ASSERT(sizeof(cascadia_host_trace_v1) == 32 && offsetof(cascadia_host_t
 CASCADIA_ASSERT(sizeof(cascadia_host_fault_v1) == 16 && offsetof(cascadia_host_fault_v1, report) == 8, "cascadia_host_fault_v1");
 CASCADIA_ASSERT(sizeof(cascadia_iovec) == 16 && offsetof(cascadia_iovec, len) == 8, "cascadia_iovec");
 CASCADIA_ASSERT(sizeof(cascadia_frame_out) == 16 && offsetof(cascadia_frame_out, set) == 8, "cascadia_frame_out");
-CASCADIA_ASSERT(sizeof(cascadia_host_transport_v1) == 48 && offsetof(cascadia_host_transport_v1, close) == 40, "cascadia_host_transport_v1");
+CASCADIA_ASSERT(sizeof(cascadia_host_transport_v1) == 64 && offsetof(cascadia_host_transport_v1, close) == 56, "cascadia_host_transport_v1");
 CASCADIA_ASSERT(sizeof(cascadia_model_card_v1) == 16 && offsetof(cascadia_model_card_v1, card) == 8, "cascadia_model_card_v1");
 CASCADIA_ASSERT(sizeof(cascadia_load_report) == 40 && offsetof(cascadia_load_report, tokens_cached) == 32, "cascadia_load_report");
 CASCADIA_ASSERT(sizeof(cascadia_load_report_v1) == 16 && offsetof(cascadia_load_report_v1, report) == 8, "cascadia_load_report_v1");

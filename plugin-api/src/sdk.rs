@@ -14,6 +14,7 @@ mod host;
 mod serial;
 mod task;
 mod trace;
+mod transport;
 
 pub use chunk::{Chunk, Finish, Flow, Sink};
 pub use engine::{Builder, Card, Engine, EngineInfo, Load, Next, Plugin, Progress, Shard};
@@ -28,3 +29,4 @@ pub use host::{Dependency, Level, Metric, Worker, dlopen, log, log_enabled, now_
 pub use serial::{Serial, SerialEngine};
 pub use task::{GrammarKind, Sampling, Task};
 pub use trace::{Span, TraceContext, spawn};
+pub use transport::{Deadline, Frame, Link, Listener};

@@ -1,6 +1,7 @@
 //! One binary with all integration tests; a file per subject. The harness is the library of this crate.
 
 mod admission;
+mod api;
 mod cancel;
 mod chat;
 mod choices;
@@ -12,6 +13,7 @@ mod extensions;
 mod hot;
 mod isolate;
 mod lifecycle;
+mod links;
 mod metrics;
 mod mix;
 mod ov_genai;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -95,14 +95,50 @@ async fn converse(socket: TcpStream, connection: Connection, limits: Limits, ser
         let answer = service(request, connection.clone());
         async move { Ok::<_, Infallible>(answer.await) }
     });
-    let http = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .serve_connection(TokioIo::new(Socket::new(socket, limits.write_timeout)), answer);
+    let http = async move {
+        let two = match tokio::time::timeout(limits.header_timeout, speaks_two(&socket)).await {
+            Ok(Ok(two)) => two,
+            // Nothing came in time, or it has gone.
+            Ok(Err(_)) | Err(_) => return Ok(()),
+        };
+        let io = TokioIo::new(Socket::new(socket, limits.write_timeout));
+        if two {
+            http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(STREAMS)
+                .max_header_list_size(64 << 10)
+                .keep_alive_interval(Some(PING))
+                .keep_alive_timeout(PING)
+                .serve_connection(io, answer)
+                .await
+        } else {
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(limits.header_timeout)
+                .serve_connection(io, answer)
+                .await
+        }
+    };
     tokio::select! {
         ended = http => if let Err(error) = ended {
             tracing::debug!(%error, "connection ended");
         },
         () = token.cancelled() => {}
     }
+}
+
+/// Requests that one HTTP/2 connection may have at once.
+const STREAMS: u32 = 256;
+/// How often an HTTP/2 client is asked whether it is there, and how long it may take to say so.
+const PING: Duration = Duration::from_secs(20);
+
+/// Whether the client begins with the preface of HTTP/2, as one does that knows of it beforehand. No method of HTTP/1
+/// begins with `PR`. Waits for the first bytes and leaves them where they are.
+async fn speaks_two(socket: &TcpStream) -> std::io::Result<bool> {
+    let mut first = [0; 2];
+    let n = socket.peek(&mut first).await?;
+    if n == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(&first == b"PR")
 }

@@ -97,6 +97,7 @@ pub(super) fn build(
         return Err(LoadError::new(format!("{id}/{}", order.engine), LoadStage::Build, message));
     }
     let begun = Instant::now();
+    let unbuilt = link.until_built();
     let builder =
         Builder::new(library, order.engine, link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     builder.configure(order.options).map_err(|(c, f)| fault(LoadStage::Options, c, f))?;
@@ -109,6 +110,7 @@ pub(super) fn build(
     // SAFETY: the handle is fresh: nothing else calls the engine, so its lock may be gone around.
     unsafe { handle.warmup(watch.progress()) }.map_err(|(c, f)| fault(LoadStage::Warmup, c, f))?;
     let card = handle.card().map_err(|message| LoadError::new(id.clone(), LoadStage::Build, message))?;
+    unbuilt.built();
     Ok(Built { engine: handle, card, proved: library.proved, load, warmup: warm.elapsed() })
 }
 

@@ -16,6 +16,7 @@ mod ending;
 mod ext;
 mod fuzz;
 mod leaks;
+mod links;
 mod note;
 mod page;
 mod refuse;
@@ -123,6 +124,7 @@ const TESTS: &[&[Test]] = &[
     refuse::TESTS,
     cancel::TESTS,
     ending::TESTS,
+    links::TESTS,
     surroundings::TESTS,
     leaks::TESTS,
     fuzz::TESTS,

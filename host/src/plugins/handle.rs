@@ -120,6 +120,7 @@ impl EngineHandle {
             (self.library.engine.destroy)(engine.0);
             code
         };
+        self.link.close_links();
         if code == code::OK { Ok(()) } else { Err((code, failed)) }
     }
 }

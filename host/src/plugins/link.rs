@@ -1,5 +1,5 @@
-//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags, the fault, the open spans. A plugin
-//! names it by address.
+//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags, the fault, the open spans, and what it has
+//! open to other stages. A plugin names it by address.
 //!
 //! Links are never freed: a plugin's thread may hold the address for as long as the process lives. There is one per
 //! engine ever built.
@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::isolate::bell::Bell;
 use super::spans::Spans;
+use super::transport::{Ends, Limits};
 
 /// One per worker.
 pub struct Link {
@@ -26,6 +27,7 @@ pub struct Link {
     /// Rung at each wake, for a driver that sleeps on descriptors. It is taken away when its owner ends: links stay.
     bell: Mutex<Option<Arc<Bell>>>,
     flags: Mutex<Flags>,
+    ends: Ends,
     fault: Mutex<Fault>,
     pub(super) spans: Mutex<Spans>,
 }
@@ -58,6 +60,7 @@ impl Link {
             flags: Mutex::default(),
             fault: Mutex::default(),
             spans: Mutex::default(),
+            ends: Ends::new(plugin, Limits::CONTRACT),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
         link
@@ -163,8 +166,43 @@ impl Link {
         }
     }
 
+    /// Its links to other stages.
+    pub(super) fn ends(&'static self) -> &'static Ends {
+        &self.ends
+    }
+
+    /// Closes its links to other stages and its listeners, for ever: the engine is gone.
+    pub fn close_links(&self) {
+        self.ends.close();
+    }
+
+    /// Closes them when dropped, unless the engine that they are for was built.
+    pub(super) fn until_built(&'static self) -> Unbuilt {
+        Unbuilt { link: Some(self) }
+    }
+
     pub(super) fn flag(&self, task: u64) -> Option<&'static AtomicU32> {
         self.flags.lock().by_task.get(&task).copied()
+    }
+}
+
+/// Closes the links of a worker whose engine does not come to be.
+pub(super) struct Unbuilt {
+    link: Option<&'static Link>,
+}
+
+impl Unbuilt {
+    /// The engine is there; it closes them.
+    pub(super) fn built(mut self) {
+        self.link = None;
+    }
+}
+
+impl Drop for Unbuilt {
+    fn drop(&mut self) {
+        if let Some(link) = self.link {
+            link.close_links();
+        }
     }
 }
 
@@ -186,6 +224,23 @@ mod tests {
         let begun = Instant::now();
         link.wait(seen, begun + Duration::from_secs(60));
         assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn links_are_closed_unless_the_engine_was_built() {
+        let metrics = crate::telemetry::metrics::Metrics::new();
+        let listen = |link: &'static Link| link.ends().listen(":0", "test", &metrics.transport);
+        let given_up = Link::new("test");
+        let unbuilt = given_up.until_built();
+        let (handle, _) = listen(given_up).expect("open");
+        drop(unbuilt);
+        assert!(!crate::plugins::transport::is_open(handle));
+        assert!(listen(given_up).is_err());
+        let built = Link::new("test");
+        built.until_built().built();
+        let (handle, _) = listen(built).expect("open");
+        built.close_links();
+        assert!(!crate::plugins::transport::is_open(handle));
     }
 
     #[test]

@@ -105,6 +105,7 @@ pub const SERVICES: &[&str] = &[
     ids::HOST_DLOPEN,
     ids::HOST_TRACE,
     ids::HOST_FAULT,
+    ids::HOST_TRANSPORT,
 ];
 
 /// Reads the section's bytes; the answer to `Err` is one line.

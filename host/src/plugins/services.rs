@@ -1,7 +1,7 @@
 //! The host's side of the boundary: the tables it lends to plugins.
 //!
-//! Every function here is called by foreign code from any thread: it checks what it is given, never blocks for long, and
-//! never lets a panic out.
+//! Every function here is called by foreign code from any thread: it checks what it is given, never blocks for long (but
+//! in the transport, which waits to a deadline), and never lets a panic out.
 #![expect(unsafe_code, reason = "functions that foreign code calls")]
 
 pub mod dlopen;
@@ -9,6 +9,7 @@ mod fault;
 mod log;
 mod metrics;
 mod trace;
+mod transport;
 mod worker;
 
 use core::ffi::c_void;
@@ -22,6 +23,7 @@ use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::abi::prim::{ErrOut, Str};
 
 use crate::telemetry::plugin_metrics::{Kind, PluginMetrics};
+use crate::telemetry::transport::TransportMetrics;
 
 pub use log::set_level;
 
@@ -43,6 +45,8 @@ pub trait Register: Send + Sync {
     fn set(&self, handle: u64, value: f64);
     /// Adds a sample to a histogram.
     fn observe(&self, handle: u64, value: f64);
+    /// What is counted of links between stages.
+    fn transport(&self) -> &Arc<TransportMetrics>;
 }
 
 impl Register for PluginMetrics {
@@ -68,6 +72,10 @@ impl Register for PluginMetrics {
 
     fn observe(&self, handle: u64, value: f64) {
         PluginMetrics::observe(self, handle, value);
+    }
+
+    fn transport(&self) -> &Arc<TransportMetrics> {
+        &self.host().transport
     }
 }
 
@@ -112,6 +120,8 @@ unsafe extern "C" fn get_service(id: Str) -> *const c_void {
         (&raw const trace::TABLE).cast()
     } else if is(ids::HOST_FAULT) {
         (&raw const fault::TABLE).cast()
+    } else if is(ids::HOST_TRANSPORT) {
+        (&raw const transport::TABLE).cast()
     } else {
         core::ptr::null()
     }

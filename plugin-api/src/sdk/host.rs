@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{Error, Result};
+use crate::abi::code;
 use crate::abi::entry::HostV1;
 use crate::abi::host as wire;
 use crate::abi::ids;
@@ -24,6 +25,7 @@ pub(super) struct Services {
     dlopen: Option<&'static wire::DlopenV1>,
     pub(super) trace: Option<&'static wire::TraceV1>,
     pub(super) fault: Option<&'static wire::FaultV1>,
+    transport: Option<&'static wire::TransportV1>,
 }
 
 static SERVICES: OnceLock<Services> = OnceLock::new();
@@ -59,6 +61,7 @@ pub(super) unsafe fn init(plugin: &'static str, host: *const HostV1) -> Result<(
             dlopen: find(host, ids::HOST_DLOPEN),
             trace: find(host, ids::HOST_TRACE),
             fault: find(host, ids::HOST_FAULT),
+            transport: find(host, ids::HOST_TRANSPORT),
         }
     };
     SERVICES.get_or_init(|| services);
@@ -265,8 +268,16 @@ pub(super) fn kvs(pairs: &[(&str, &str)]) -> Vec<Kv> {
     pairs.iter().map(|(k, v)| Kv { key: Str::new(k.as_bytes()), value: Str::new(v.as_bytes()) }).collect()
 }
 
+/// The host's links, where it lends them.
+pub(super) fn transport() -> Result<&'static wire::TransportV1> {
+    SERVICES
+        .get()
+        .and_then(|s| s.transport)
+        .ok_or_else(|| Error::new(code::UNSUPPORTED, "this host has no links between stages"))
+}
+
 /// An [`ErrOut`] that puts what comes into `slot`.
-fn collect(slot: &mut Option<Error>) -> ErrOut {
+pub(super) fn collect(slot: &mut Option<Error>) -> ErrOut {
     unsafe extern "C" fn set(ctx: *mut c_void, code: u32, message: Str, details: Str) {
         // SAFETY: `ctx` is the slot below, alive for the call; the texts are lent for it.
         unsafe {

@@ -154,6 +154,11 @@ impl Batch {
         self.cache.tokens()
     }
 
+    /// The tasks whose text has not been to the peers, for a stage that has some.
+    pub(crate) fn untravelled(&mut self) -> impl Iterator<Item = &mut Run> {
+        self.runs.iter_mut().filter(|run| !run.travelled)
+    }
+
     /// A task that is due for the first time and holds the step up; each is told once.
     pub(crate) fn take_block(&mut self, now: u64) -> Option<Block> {
         let tick = self.tick;

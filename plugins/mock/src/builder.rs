@@ -1,5 +1,7 @@
 //! The plugin and the way from options to an engine: configure, load, build, each of which can be told to fail.
 
+use std::time::Duration;
+
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{
     Builder, Engine, EngineInfo, Error, Level, Plugin, Progress, Result, Shard, Worker, log,
@@ -9,6 +11,7 @@ use crate::control::{fail_if, panic_if, spend};
 use crate::engine::Mock as MockEngine;
 use crate::ext::stage::Stages;
 use crate::options::Options;
+use crate::relay::Relay;
 
 /// The plugin.
 pub(crate) struct Mock;
@@ -29,7 +32,7 @@ impl Plugin for Mock {
         if engine != "mock" {
             return Err(Error::new(code::UNSUPPORTED, format!("no engine {engine}; this plugin has mock")));
         }
-        Ok(Box::new(Setup { worker, options: Options::default(), place: (0, 1) }))
+        Ok(Box::new(Setup { worker, options: Options::default(), place: (0, 1), relay: Relay::new(worker) }))
     }
 }
 
@@ -39,13 +42,24 @@ struct Setup {
     options: Options,
     /// Rank and number of stages.
     place: (u32, u32),
+    relay: Relay,
 }
 
 impl Builder for Setup {
     fn configure(&mut self, options: &[(&str, &str)]) -> Result<()> {
         self.options = Options::read(options)?;
+        let limit = Duration::from_millis(self.options.relay_timeout_ms);
+        self.relay.configure(limit, self.options.relay);
         panic_if(&self.options, "configure");
         Ok(())
+    }
+
+    fn listen(&mut self, address: &str) -> Result<String> {
+        self.relay.listen(address)
+    }
+
+    fn connect_peers(&mut self, peers: &[(u32, String)]) -> Result<()> {
+        self.relay.connect(peers)
     }
 
     /// There are no weights: the path is not looked at, and need not exist.
@@ -68,8 +82,10 @@ impl Builder for Setup {
         panic_if(&self.options, "build");
         fail_if(&self.options.fail_build)?;
         match self.place {
-            (_, 1) => Ok(Box::new(MockEngine::new(self.worker, self.options)?)),
-            place => Ok(Box::new(Stages::new(self.worker, &self.options, place)?)),
+            (_, stages) if stages > 1 && !self.relay.is_used() => {
+                Ok(Box::new(Stages::new(self.worker, &self.options, self.place)?))
+            }
+            _ => Ok(Box::new(MockEngine::new(self.worker, self.options, self.relay)?)),
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::inbox::Inbox;
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::order::{Order, Site};
+use crate::relay::Relay;
 use crate::run::{Fault, Run};
 use crate::tray::Delivery;
 use crate::{card, prompt};
@@ -36,6 +37,7 @@ pub(crate) struct Mock {
     card: Card,
     meter: Meter,
     born: Instant,
+    relay: Relay,
     inbox: Mutex<Inbox>,
     /// Locked by the driving thread only, and between steps by who saves a state.
     pub(crate) batch: Mutex<Batch>,
@@ -49,8 +51,8 @@ pub(crate) struct Mock {
 }
 
 impl Mock {
-    /// An engine with these options.
-    pub(crate) fn new(worker: Worker, options: Options) -> Result<Arc<Mock>> {
+    /// An engine with these options and links.
+    pub(crate) fn new(worker: Worker, options: Options, relay: Relay) -> Result<Arc<Mock>> {
         let card = card::card(&options)?;
         let batch = Batch::new(&options);
         Ok(Arc::new_cyclic(|me| Mock {
@@ -67,6 +69,7 @@ impl Mock {
             own: OwnThread::default(),
             me: Weak::clone(me),
             worker,
+            relay,
             options,
         }))
     }
@@ -123,6 +126,9 @@ impl Mock {
     pub(crate) fn turn(&self, sink: &mut Sink) -> Result<Next> {
         let mut batch = self.batch.lock();
         self.inbox.lock().hand_over(&mut batch, self.now())?;
+        if self.relay.has_peers() {
+            batch.untravelled().for_each(|run| run.travel(|text| self.relay.travel(text)));
+        }
         while let Some(block) = batch.take_block(self.now()) {
             self.block(block);
         }
@@ -206,6 +212,7 @@ impl Engine for Mock {
     fn close(&self, _deadline: Duration) -> Result<()> {
         self.inbox.lock().close();
         self.desk.close();
+        self.relay.close();
         self.worker.wake();
         self.own.join(&self.options.broken);
         panic_if(&self.options, "close");

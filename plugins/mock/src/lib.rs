@@ -23,6 +23,7 @@ mod options;
 mod order;
 mod plan;
 mod prompt;
+mod relay;
 mod run;
 mod script;
 mod tray;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::order::{Order, Raw};
+use crate::relay::Manner;
 use crate::script::Script;
 
 /// The options of an engine.
@@ -36,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) fail_load: String,
     pub(crate) fail_build: String,
     pub(crate) fail_warmup: String,
+    pub(crate) relay: Manner,
+    pub(crate) relay_timeout_ms: u64,
     pub(crate) panic_in: String,
     pub(crate) kv_events: usize,
     pub(crate) stage_window: usize,
@@ -68,6 +71,8 @@ impl Default for Options {
             fail_load: String::new(),
             fail_build: String::new(),
             fail_warmup: String::new(),
+            relay: Manner::Right,
+            relay_timeout_ms: 2000,
             panic_in: "none".into(),
             kv_events: 256,
             stage_window: 8,
@@ -122,6 +127,8 @@ impl Options {
             "fail-load" => self.fail_load = value.into(),
             "fail-build" => self.fail_build = value.into(),
             "fail-warmup" => self.fail_warmup = value.into(),
+            "relay" => self.relay = Manner::read(value)?,
+            "relay-timeout-ms" => self.relay_timeout_ms = at_least(1, key, value)?,
             "panic-in" => self.panic_in = value.into(),
             "kv-events" => self.kv_events = at_least(1, key, value)?,
             "stage-window" => self.stage_window = at_least(1, key, value)?,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cascadia_plugin_api::sdk::{Error, GrammarKind, Span, Task};
 
+use crate::code::Code;
 use crate::crash::Crash;
 use crate::ext::adapters::Style;
 use crate::ext::mask::{Choice, Masked};
@@ -57,6 +58,8 @@ pub(crate) struct Run {
     pub(crate) span: Option<Span>,
     /// Ids of the answer so far.
     answer: Vec<u32>,
+    /// Its text has been to the other stages.
+    pub(crate) travelled: bool,
     plan: Plan,
     writer: Writer,
     prefill: u64,
@@ -100,10 +103,30 @@ impl Run {
             own_pace: order.token_delay_ms.map(nanos),
             cached: None,
             begun: false,
+            travelled: false,
             ready_at: 0,
             cancel_at: None,
             task,
             order,
+        }
+    }
+
+    /// Lets the task's text go to the other stages by `way`; the words that come back are the ones to repeat. Where the way
+    /// fails, so does the task.
+    pub(crate) fn travel(&mut self, way: impl FnOnce(&str) -> Result<String, Error>) {
+        self.travelled = true;
+        let sent = prompt::text(&self.task.tokens, &self.task.text);
+        match way(&sent) {
+            Ok(came) if came == sent => {}
+            Ok(came) => {
+                let (opening, script) = prompt::echo(&came);
+                self.plan = Plan::new(opening, script, 1);
+            }
+            Err(error) => {
+                self.order.fail_after = Some(0);
+                self.order.error_code = Some(Code(error.code));
+                self.order.error_message = Some(error.message);
+            }
         }
     }
 

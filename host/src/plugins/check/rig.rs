@@ -75,7 +75,15 @@ impl Rig {
     ) -> Result<Rig, Fault> {
         let setup = Setup::new(subject, plan)?;
         setup.configure(&plan.options)?;
-        setup.load_stage(plan, rank, stages)?;
+        setup.load_as(plan, (rank, stages))?;
+        let rig = Rig::finish_setup(setup, plan)?;
+        attach(rig.engine)?;
+        Ok(rig)
+    }
+
+    /// Builds and warms the engine of a builder that has its weights.
+    pub(super) fn finish_setup(setup: Setup, plan: &Plan) -> Result<Rig, Fault> {
+        let subject = setup.subject;
         let engine = setup.build()?;
         let mut rig = Rig {
             subject,
@@ -94,7 +102,6 @@ impl Rig {
         // SAFETY: the engine is fresh and only here; progress and callback outlive the call.
         let code = unsafe { (subject.engine.warmup)(rig.engine, going_on(), said.out()) };
         said.expect_ok("warmup", code)?;
-        attach(engine)?;
         rig.card = rig.read_card()?;
         note("submit or step");
         Ok(rig)
@@ -237,6 +244,26 @@ impl Rig {
         }
     }
 
+    /// `[drive]` Steps as a host does that has nothing to ask, until `stop`; another thread ends it with [`Rig::wake`].
+    pub(super) fn tend(&self, stop: &AtomicBool) -> Result<(), String> {
+        loop {
+            let epoch = self.link.epoch();
+            if stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            match self.step()? {
+                Next::More => {}
+                Next::Idle => self.link.wait(epoch, Instant::now() + self.patience),
+                Next::Until(at) => self.link.wait(epoch, at),
+            }
+        }
+    }
+
+    /// Whole frames that went over its links, sent and received.
+    pub(super) fn frames(&self) -> (u64, u64) {
+        self.link.ends().frames()
+    }
+
     /// Steps until every given task has a finish.
     pub(super) fn finish(&self, ids: &[u64]) -> Result<(), String> {
         note("step");
@@ -339,5 +366,6 @@ impl Drop for Rig {
         note("destroy");
         // SAFETY: the last call on the engine, nothing else runs: the rig is owned here.
         unsafe { (self.subject.engine.destroy)(self.engine) }
+        self.link.close_links();
     }
 }
