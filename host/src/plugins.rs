@@ -24,6 +24,7 @@ pub mod precheck;
 pub mod proof;
 mod register;
 pub mod services;
+mod spans;
 mod strict;
 pub mod template;
 pub mod transport;

@@ -13,7 +13,8 @@
 //! # Threads
 //! Every function carries one tag. `[control]`: at most one call at a time per object, may block, never concurrent with
 //! `[drive]` on the same engine unless the function says so. `[drive]`: at most one call at a time per engine, from any
-//! OS thread. `[any]`: concurrent with everything, must not block.
+//! OS thread. `[any]`: concurrent with everything, must not block; the few that wait by their nature say so
+//! ([`abi::host`]).
 //!
 //! # States of an engine
 //! `built` → warmup → `ready` → close → `closed` → destroy. `submit`, `step` and `cancel` are called in `ready` only

@@ -11,6 +11,7 @@ mod clients;
 mod completions;
 mod conformance;
 mod errors;
+mod extensions;
 mod frozen;
 mod hot;
 mod isolate;

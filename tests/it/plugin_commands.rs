@@ -12,7 +12,7 @@ fn text(path: &Path) -> &str {
 }
 
 /// Compiles the example in C into `folder`.
-fn echo_c(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn echo_c(folder: &Path) -> Result<PathBuf> {
     let root = setup::root();
     let library = folder.join("libecho_c.so");
     let flags = [

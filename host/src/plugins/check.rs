@@ -14,6 +14,7 @@ mod boundary;
 mod building;
 mod cancel;
 mod ending;
+mod ext;
 mod fuzz;
 mod leaks;
 mod links;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub options: BTreeMap<String, String>,
     /// File or folder of a model, for engines that need one.
     pub model: Option<PathBuf>,
+    /// An adapter that fits the model, for engines that take some.
+    pub adapter: Option<String>,
     /// Start of the random sequences; none without it.
     pub fuzz: Option<u64>,
     /// How long one test may take.
@@ -128,6 +131,15 @@ const TESTS: &[&[Test]] = &[
     surroundings::TESTS,
     leaks::TESTS,
     fuzz::TESTS,
+    ext::kv_events::TESTS,
+    ext::token_mask::TESTS,
+    ext::tokenize::TESTS,
+    ext::embeddings::TESTS,
+    ext::stage::TESTS,
+    ext::kv_state::TESTS,
+    ext::adapters::TESTS,
+    ext::pause::TESTS,
+    ext::async_sink::TESTS,
 ];
 
 /// The names of the tests whose name contains `only`, in order.

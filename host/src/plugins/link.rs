@@ -1,5 +1,5 @@
-//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags, and what it has open to other stages. A
-//! plugin names it by address.
+//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags, the fault, the open spans, and what it has
+//! open to other stages. A plugin names it by address.
 //!
 //! Links are never freed: a plugin's thread may hold the address for as long as the process lives. There is one per
 //! engine ever built.
@@ -12,6 +12,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::isolate::bell::Bell;
+use super::spans::Spans;
 use super::strict::Strict;
 use super::transport::{Ends, Limits};
 
@@ -30,6 +31,17 @@ pub struct Link {
     bell: Mutex<Option<Arc<Bell>>>,
     flags: Mutex<Flags>,
     ends: Ends,
+    fault: Mutex<Fault>,
+    pub(super) spans: Mutex<Spans>,
+}
+
+/// What the plugin reported.
+#[derive(Default)]
+enum Fault {
+    #[default]
+    None,
+    Reported(String),
+    Told,
 }
 
 #[derive(Default)]
@@ -50,6 +62,8 @@ impl Link {
             changed: Condvar::new(),
             bell: Mutex::new(None),
             flags: Mutex::default(),
+            fault: Mutex::default(),
+            spans: Mutex::default(),
             ends: Ends::new(plugin, Limits::CONTRACT),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
@@ -73,6 +87,33 @@ impl Link {
     /// Sets what every wake rings, or takes it away.
     pub(super) fn hang(&self, bell: Option<Arc<Bell>>) {
         *self.bell.lock() = bell;
+    }
+
+    /// The plugin says that the engine is lost; the first reason counts.
+    pub(super) fn fail(&self, reason: String) {
+        let mut fault = self.fault.lock();
+        if matches!(*fault, Fault::None) {
+            *fault = Fault::Reported(reason);
+        }
+        drop(fault);
+        self.wake();
+    }
+
+    /// Why the engine is lost, if the plugin said so; told once.
+    pub fn fault(&self) -> Option<String> {
+        let mut fault = self.fault.lock();
+        match std::mem::replace(&mut *fault, Fault::Told) {
+            Fault::Reported(reason) => Some(reason),
+            before => {
+                *fault = before;
+                None
+            }
+        }
+    }
+
+    /// Ends the spans that the plugin left open; the engine is gone.
+    pub fn end_spans(&self) {
+        drop(std::mem::take(&mut *self.spans.lock()));
     }
 
     /// Number of heartbeats so far.

@@ -103,6 +103,8 @@ pub const SERVICES: &[&str] = &[
     ids::HOST_WAKE,
     ids::HOST_HEARTBEAT,
     ids::HOST_DLOPEN,
+    ids::HOST_TRACE,
+    ids::HOST_FAULT,
     ids::HOST_TRANSPORT,
 ];
 

@@ -5,8 +5,10 @@
 #![expect(unsafe_code, reason = "functions that foreign code calls")]
 
 pub mod dlopen;
+mod fault;
 mod log;
 mod metrics;
+mod trace;
 mod transport;
 mod worker;
 
@@ -63,6 +65,10 @@ unsafe extern "C" fn get_service(id: Str) -> *const c_void {
         (&raw const worker::HEARTBEAT).cast()
     } else if is(ids::HOST_DLOPEN) {
         (&raw const dlopen::TABLE).cast()
+    } else if is(ids::HOST_TRACE) {
+        (&raw const trace::TABLE).cast()
+    } else if is(ids::HOST_FAULT) {
+        (&raw const fault::TABLE).cast()
     } else if is(ids::HOST_TRANSPORT) {
         (&raw const transport::TABLE).cast()
     } else {
@@ -104,4 +110,19 @@ fn guarded<T>(service: &'static str, fallback: T, body: impl FnOnce() -> T) -> T
 fn fail(err: ErrOut, code: u32, message: &str) {
     // SAFETY: the plugin lends the callback for the call; the texts outlive it.
     unsafe { (err.set)(err.ctx, code, Str::new(message.as_bytes()), Str::EMPTY) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_says_it_offers_it_has() {
+        for id in crate::plugins::manifest::SERVICES {
+            // SAFETY: the text outlives the call.
+            assert!(!unsafe { get_service(Str::new(id.as_bytes())) }.is_null(), "{id}");
+        }
+        // SAFETY: as above.
+        assert!(unsafe { get_service(Str::new(b"cascadia.host.trace/2")) }.is_null());
+    }
 }

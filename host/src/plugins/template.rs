@@ -27,11 +27,17 @@ const RUST: &[File] = from!("templates/plugin-rust":
 );
 /// The crate of the boundary; they go to `sdk/`.
 const SDK: &[File] = from!("plugin-api":
-    "abi.frozen", "abi.lock", "src/abi.rs", "src/ext.rs", "src/frozen.rs", "src/lib.rs", "src/lock.rs", "src/manifest.rs", "src/proof.rs", "src/sdk.rs",
+    "abi.frozen", "abi.lock", "src/abi.rs", "src/ext.rs", "src/ext/draft.rs", "src/frozen.rs", "src/lib.rs", "src/lock.rs", "src/manifest.rs", "src/proof.rs", "src/sdk.rs",
     "src/table.rs", "src/abi/builder.rs", "src/abi/chunk.rs", "src/abi/code.rs", "src/abi/engine.rs", "src/abi/entry.rs",
     "src/abi/host.rs", "src/abi/plugin.rs", "src/abi/prim.rs", "src/abi/task.rs", "src/sdk/chunk.rs", "src/sdk/engine.rs",
     "src/sdk/error.rs", "src/sdk/export.rs", "src/sdk/guard.rs", "src/sdk/host.rs", "src/sdk/serial.rs",
-    "src/sdk/task.rs", "src/sdk/transport.rs",
+    "src/sdk/task.rs", "src/sdk/trace.rs", "src/sdk/transport.rs",
+    "src/ext/draft/adapters.rs", "src/ext/draft/async_sink.rs", "src/ext/draft/embeddings.rs",
+    "src/ext/draft/kv_events.rs", "src/ext/draft/kv_state.rs", "src/ext/draft/pause.rs",
+    "src/ext/draft/stage.rs", "src/ext/draft/token_mask.rs", "src/ext/draft/tokenize.rs", "src/sdk/ext.rs",
+    "src/sdk/ext/adapters.rs", "src/sdk/ext/async_sink.rs", "src/sdk/ext/embeddings.rs",
+    "src/sdk/ext/kv_events.rs", "src/sdk/ext/kv_state.rs", "src/sdk/ext/pause.rs", "src/sdk/ext/stage.rs",
+    "src/sdk/ext/token_mask.rs", "src/sdk/ext/tokenize.rs",
 );
 const C: &[File] = from!("templates/plugin-c": "Makefile", "README.md");
 const HEADERS: &[File] = from!("plugin-api/include": "cascadia_plugin.h", "cascadia_plugin.hpp");

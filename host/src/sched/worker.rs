@@ -242,6 +242,10 @@ impl Worker {
         let link = self.engine.link();
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
+            if let Some(reason) = link.fault() {
+                self.broken(&Failure::fault("backend", &reason));
+                break;
+            }
             self.admit();
             let mut receiver = Reception { worker: self, ahead: false };
             let stepped = self.engine.step(STEP_BUDGET, &mut receiver);
@@ -268,6 +272,7 @@ impl Worker {
         if let Err(failure) = self.engine.close(Duration::from_secs(5)) {
             tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
         }
+        link.end_spans();
     }
 
     /// Takes what other threads have put into the mailbox.

@@ -1,9 +1,15 @@
 //! What the host lends. All services are `[any]`, valid for ever, and must not be called after `destroy` of the worker
 //! they name. `worker` is the pointer that `new_builder` was given.
+//!
+//! `[any]` says here that a function may be called from every thread beside everything else. Two kinds wait by their
+//! nature: [`TransportV1`] waits for the link, up to the deadline it is given, and [`DlopenV1::open`] for the loader's
+//! lock and the library's initialisers. Neither may be called while a lock is held that `submit` or `cancel` needs, nor
+//! from inside these two.
 
 #![expect(unsafe_code, reason = "declares a table with a pointer to an atomic word as shareable")]
 
 use super::prim::{Array, ErrOut, Str, StrOut};
+use super::task::Trace;
 use core::ffi::c_void;
 
 /// [`LogV1`] levels.
@@ -129,6 +135,38 @@ table! {
         open: unsafe extern "C" fn(path: Str, flags: u32, err: ErrOut) -> *mut c_void,
         /// Address of a symbol, null when absent.
         symbol: unsafe extern "C" fn(library: *mut c_void, name: Str) -> *mut c_void,
+    }
+}
+
+table! {
+    /// `cascadia.host.trace/1`: spans and events of a plugin in the host's traces, at debug level under the target
+    /// `plugin`.
+    TraceV1 as "cascadia_host_trace_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// Opens a span; a handle, 0 where none is kept (the level is off, the worker is unknown, or it has too many open
+        /// ones). It stands in the trace `parent` (all zero = none) and, where `under` is the handle of an open span of
+        /// the same worker, inside that. `fields` are [`super::prim::Kv`]s; no prompt or answer text.
+        span_start: unsafe extern "C" fn(worker: *mut c_void, parent: Trace, under: u64, name: Str, fields: Array) -> u64,
+        /// Ends a span. A handle that is unknown, 0 or ended is ignored.
+        span_end: unsafe extern "C" fn(worker: *mut c_void, span: u64),
+        /// Something happened, inside a span or (0) outside of any. In a span that is unknown or ended: ignored.
+        event: unsafe extern "C" fn(worker: *mut c_void, span: u64, name: Str, fields: Array),
+    }
+}
+
+table! {
+    /// `cascadia.host.fault/1`: how a plugin says that an engine is lost although no call of it fails.
+    FaultV1 as "cascadia_host_fault_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// A thread that the worker's engine cannot do without has died, for the reason in one line. The host treats it
+        /// as a failed step: the worker's tasks fail, and it is built anew. Of several reports the first counts.
+        report: unsafe extern "C" fn(worker: *mut c_void, message: Str),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::abi::host as wire;
 use crate::abi::ids;
 use crate::abi::prim::{Array, ErrOut, Kv, Str};
 
-struct Services {
+pub(super) struct Services {
     plugin: &'static str,
     log: Option<&'static wire::LogV1>,
     metrics: Option<&'static wire::MetricsV1>,
@@ -23,10 +23,17 @@ struct Services {
     wake: Option<&'static wire::WakeV1>,
     heartbeat: Option<&'static wire::HeartbeatV1>,
     dlopen: Option<&'static wire::DlopenV1>,
+    pub(super) trace: Option<&'static wire::TraceV1>,
+    pub(super) fault: Option<&'static wire::FaultV1>,
     transport: Option<&'static wire::TransportV1>,
 }
 
 static SERVICES: OnceLock<Services> = OnceLock::new();
+
+/// The host's tables, after `init`.
+pub(super) fn services() -> Option<&'static Services> {
+    SERVICES.get()
+}
 
 /// Keeps the host's tables.
 ///
@@ -52,6 +59,8 @@ pub(super) unsafe fn init(plugin: &'static str, host: *const HostV1) -> Result<(
             wake: find(host, ids::HOST_WAKE),
             heartbeat: find(host, ids::HOST_HEARTBEAT),
             dlopen: find(host, ids::HOST_DLOPEN),
+            trace: find(host, ids::HOST_TRACE),
+            fault: find(host, ids::HOST_FAULT),
             transport: find(host, ids::HOST_TRANSPORT),
         }
     };
@@ -255,7 +264,7 @@ pub fn dlopen(path: &Path, global: bool) -> Result<Dependency> {
     }
 }
 
-fn kvs(pairs: &[(&str, &str)]) -> Vec<Kv> {
+pub(super) fn kvs(pairs: &[(&str, &str)]) -> Vec<Kv> {
     pairs.iter().map(|(k, v)| Kv { key: Str::new(k.as_bytes()), value: Str::new(v.as_bytes()) }).collect()
 }
 

@@ -3,10 +3,14 @@
 //! Holds: tasks without a pace of their own share one beat, so that their chunks come in one push. Pure: time is passed
 //! in; what blocks, panics or pushes is told to the engine, which does it.
 
-use cascadia_plugin_api::sdk::Next;
+use std::sync::Arc;
+
+use cascadia_plugin_api::sdk::{MaskFiller, Masks, Next};
+use parking_lot::Mutex;
 
 use crate::breach::Breach;
 use crate::cache::Cache;
+use crate::ext::kv_log::{Log, SharedLog};
 use crate::options::Options;
 use crate::run::{Fault, Run, Went, next_beat};
 use crate::script::{End, Token};
@@ -35,6 +39,7 @@ pub(crate) struct Batch {
     lost: u64,
     tray: Tray,
     cache: Cache,
+    log: SharedLog,
     tick: u64,
     pace: u64,
     block_size: u64,
@@ -43,13 +48,15 @@ pub(crate) struct Batch {
 impl Batch {
     /// An empty batch.
     pub(crate) fn new(options: &Options) -> Batch {
+        let log = Arc::new(Mutex::new(Log::new(options)));
         Batch {
             runs: Vec::with_capacity(options.slots),
             late: Vec::new(),
             over: Vec::new(),
             lost: 0,
             tray: Tray::default(),
-            cache: Cache::new(options.prefix_cache),
+            cache: Cache::new(options.prefix_cache, Arc::clone(&log)),
+            log,
             tick: 0,
             pace: options.pace_ns(),
             block_size: options.kv_block_size,
@@ -58,7 +65,8 @@ impl Batch {
 
     /// Takes a task into a slot.
     pub(crate) fn admit(&mut self, mut run: Run, now: u64) {
-        run.cached = self.cache.take(&run.task.cache_salt, &run.task.tokens);
+        let task = &run.task;
+        run.cached = self.cache.take(&task.cache_salt, &task.adapter, &task.tokens, now);
         run.start(now, self.pace);
         self.runs.push(run);
     }
@@ -76,13 +84,56 @@ impl Batch {
         }
     }
 
+    /// Holds a task in progress, or lets it go on.
+    pub(crate) fn pause(&mut self, task: u64, hold: bool) {
+        if let Some(run) = self.runs.iter_mut().find(|run| run.task.id == task) {
+            run.paused = hold;
+        }
+    }
+
+    /// What the prefix cache writes its events into.
+    pub(crate) fn log(&self) -> SharedLog {
+        Arc::clone(&self.log)
+    }
+
+    /// The prompt and the answer so far of a task in progress, where another engine could go on with it.
+    pub(crate) fn sequence(&self, task: u64) -> Option<Vec<u32>> {
+        self.runs.iter().find(|run| run.task.id == task && run.masked.is_none()).map(Run::sequence)
+    }
+
+    /// Asks for the masks of the tasks that are due; once for all of them.
+    pub(crate) fn ask(&mut self, filler: &MaskFiller, vocabulary: usize, masks: &mut Masks, now: u64) {
+        let tick = self.tick;
+        let due = |run: &&mut Run| run.wants_mask(tick, now);
+        let mut due: Vec<_> = self
+            .runs
+            .iter_mut()
+            .filter(due)
+            .filter_map(|run| Some((run.task.id, run.masked.as_deref_mut()?)))
+            .collect();
+        if due.is_empty() {
+            return;
+        }
+        let requests: Vec<_> = due.iter_mut().map(|(task, masked)| masked.request(*task)).collect();
+        let filled = filler.fill(&requests, vocabulary, masks);
+        let mut row = 0;
+        for (_, masked) in due {
+            match &filled {
+                Ok(()) => masked.choose(masks, row),
+                Err(error) => masked.fail(error.clone()),
+            }
+            row += masked.rows();
+        }
+    }
+
     /// Ends all tasks in progress.
     pub(crate) fn end_all(&mut self) {
         self.runs.iter_mut().for_each(Run::end_now);
     }
 
     /// Forgets everything, as a failed engine does.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, now: u64) {
+        self.cache.clear(now);
         self.runs.clear();
         self.late.clear();
         self.over.clear();

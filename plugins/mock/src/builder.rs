@@ -10,6 +10,7 @@ use cascadia_plugin_api::sdk::{
 use crate::breach;
 use crate::control::{fail_if, panic_if, spend};
 use crate::engine::Mock as MockEngine;
+use crate::ext::stage::Stages;
 use crate::options::Options;
 use crate::relay::Relay;
 
@@ -24,11 +25,15 @@ impl Plugin for Mock {
         }]
     }
 
+    fn extensions() -> &'static [&'static str] {
+        crate::ext::IDS
+    }
+
     fn builder(engine: &str, worker: Worker) -> Result<Box<dyn Builder>> {
         if engine != "mock" {
             return Err(Error::new(code::UNSUPPORTED, format!("no engine {engine}; this plugin has mock")));
         }
-        Ok(Box::new(Setup { worker, options: Options::default(), relay: Relay::new(worker) }))
+        Ok(Box::new(Setup { worker, options: Options::default(), place: (0, 1), relay: Relay::new(worker) }))
     }
 }
 
@@ -36,6 +41,8 @@ impl Plugin for Mock {
 struct Setup {
     worker: Worker,
     options: Options,
+    /// Rank and number of stages.
+    place: (u32, u32),
     relay: Relay,
 }
 
@@ -61,6 +68,12 @@ impl Builder for Setup {
         panic_if(&self.options, "load");
         spend(self.options.load_delay_ms, "load", progress)?;
         fail_if(&self.options.fail_load)?;
+        let (rank, stages) = shard.rank;
+        if rank >= stages.max(1) {
+            let message = format!("rank {rank} is none of {stages} stages");
+            return Err(Error::new(code::SHARD_REJECTED, message));
+        }
+        self.place = (rank, stages.max(1));
         let slots = self.options.slots.to_string();
         log(Level::Info, "load", "mock model loaded", &[("model", &shard.model_id), ("slots", &slots)]);
         Ok(())
@@ -73,6 +86,11 @@ impl Builder for Setup {
         if let Some(gone) = before.filter(|_| self.options.stale_worker) {
             breach::haunt(gone);
         }
-        Ok(Box::new(MockEngine::new(self.worker, self.options, self.relay)?))
+        match self.place {
+            (_, stages) if stages > 1 && !self.relay.is_used() => {
+                Ok(Box::new(Stages::new(self.worker, &self.options, self.place)?))
+            }
+            _ => Ok(Box::new(MockEngine::new(self.worker, self.options, self.relay)?)),
+        }
     }
 }

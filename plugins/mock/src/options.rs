@@ -41,6 +41,9 @@ pub(crate) struct Options {
     pub(crate) relay_timeout_ms: u64,
     pub(crate) panic_in: String,
     pub(crate) stale_worker: bool,
+    pub(crate) kv_events: usize,
+    pub(crate) stage_window: usize,
+    pub(crate) broken: String,
 }
 
 impl Default for Options {
@@ -73,6 +76,9 @@ impl Default for Options {
             relay_timeout_ms: 2000,
             panic_in: "none".into(),
             stale_worker: false,
+            kv_events: 256,
+            stage_window: 8,
+            broken: "none".into(),
         }
     }
 }
@@ -90,6 +96,11 @@ impl Options {
     /// Nanoseconds between two steps of the batch.
     pub(crate) fn pace_ns(&self) -> u64 {
         nanos(self.token_delay_ms).saturating_add(self.token_delay_us.saturating_mul(1000))
+    }
+
+    /// Whether an extension is to be broken in that way.
+    pub(crate) fn breaks(&self, what: &str) -> bool {
+        self.broken == what
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -122,6 +133,9 @@ impl Options {
             "relay-timeout-ms" => self.relay_timeout_ms = at_least(1, key, value)?,
             "panic-in" => self.panic_in = value.into(),
             "stale-worker" => self.stale_worker = flag(key, value)?,
+            "kv-events" => self.kv_events = at_least(1, key, value)?,
+            "stage-window" => self.stage_window = at_least(1, key, value)?,
+            "break" => self.broken = value.into(),
             _ => return Err(Error::config(format!("the mock engine has no option {key}"))),
         }
         Ok(())

@@ -105,6 +105,11 @@ impl Relay {
         (self.limit, self.manner) = (limit, manner);
     }
 
+    /// Whether it listens or has peers.
+    pub(crate) fn is_used(&self) -> bool {
+        self.rear.is_some() || self.has_peers()
+    }
+
     /// Listens for stages that send texts; where they find it.
     pub(crate) fn listen(&mut self, address: &str) -> Result<String> {
         if let Manner::Wire(wire) = self.manner {

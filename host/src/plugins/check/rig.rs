@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::engine::{STEP_IDLE, STEP_MORE, STEP_WAIT, StepOut};
-use cascadia_plugin_api::abi::prim::{Str, StrOut};
+use cascadia_plugin_api::abi::prim::{ErrOut, Str, StrOut};
 use cascadia_plugin_api::ext::LoadReport;
 
 use super::ask::Ask;
@@ -63,10 +63,23 @@ impl Rig {
 
     /// Builds and warms an engine of an opened plugin.
     pub(super) fn of(subject: &'static Subject, plan: &Plan) -> Result<Rig, Fault> {
+        Rig::stage(subject, plan, (0, 1), |_| Ok(()))
+    }
+
+    /// The same for a stage of a pipeline: its rank and the number of stages. `attach` is called with the
+    /// engine before its first task.
+    pub(super) fn stage(
+        subject: &'static Subject,
+        plan: &Plan,
+        (rank, stages): (u32, u32),
+        attach: impl FnOnce(*mut c_void) -> Result<(), Fault>,
+    ) -> Result<Rig, Fault> {
         let setup = Setup::new(subject, plan)?;
         setup.configure(&plan.options)?;
-        setup.load(plan)?;
-        Rig::finish_setup(setup, plan)
+        setup.load_as(plan, (rank, stages))?;
+        let rig = Rig::finish_setup(setup, plan)?;
+        attach(rig.engine)?;
+        Ok(rig)
     }
 
     /// Builds and warms the engine of a builder that has its weights.
@@ -97,6 +110,44 @@ impl Rig {
         Ok(rig)
     }
 
+    /// The engine, for the tables of extensions.
+    pub(super) fn engine(&self) -> *mut c_void {
+        self.engine
+    }
+
+    /// How long an engine with work may show no sign of life.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// `[drive]` Steps until every given task has a finish; after each step `look` is asked whether all is well.
+    pub(super) fn walk(
+        &self,
+        ids: &[u64],
+        mut look: impl FnMut() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut last = (self.life(), Instant::now());
+        while !self.ear.look(|heard| ids.iter().all(|id| heard.answers.get(id).is_some_and(Answer::is_over)))
+        {
+            let epoch = self.link.epoch();
+            let next = self.step()?;
+            look()?;
+            if self.life() != last.0 {
+                last = (self.life(), Instant::now());
+            }
+            if last.1.elapsed() > self.patience {
+                return Err(self.stalled(next));
+            }
+            match next {
+                Next::More => {}
+                Next::Idle => self.link.wait(epoch, Instant::now() + Duration::from_millis(20)),
+                Next::Until(at) => self.link.wait(epoch, at.min(last.1 + self.patience)),
+            }
+        }
+        ids.iter().for_each(|id| self.link.forget(*id));
+        Ok(())
+    }
+
     /// `[any]` Hands a task over; its id.
     pub(super) fn submit(&self, ask: &Ask) -> Result<u64, Refusal> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -113,12 +164,22 @@ impl Rig {
         prompt: usize,
         task: *const cascadia_plugin_api::abi::task::Task,
     ) -> Result<u64, Refusal> {
+        // SAFETY: the engine lives; the caller vouches for the task.
+        self.submit_by(id, prompt, |err| unsafe { (self.subject.engine.submit)(self.engine, task, err) })
+    }
+
+    /// Hands a task over by another call than `submit`, under all the rules of that one.
+    pub(super) fn submit_by(
+        &self,
+        id: u64,
+        prompt: usize,
+        call: impl FnOnce(ErrOut) -> u32,
+    ) -> Result<u64, Refusal> {
         self.ear.expect(id, prompt);
         self.link.lend(id);
         let mut said = Said::default();
         let _call = self.link.strict.enter(Call::Submit);
-        // SAFETY: the engine lives; the caller vouches for the task.
-        let code = unsafe { (self.subject.engine.submit)(self.engine, task, said.out()) };
+        let code = call(said.out());
         if code == code::OK {
             self.link.wake();
             return Ok(id);
