@@ -84,17 +84,22 @@ fn each_stage_is_counted_under_its_name() -> Result<()> {
     for (stage, words, plugin) in &cases {
         assert_eq!(host.scrape().value(ERRORS, &[("stage", stage)]), 0.0, "{stage} before its plugin");
         drop_in(plugin, folder.path(), &format!("model-{stage}"))?;
-        wait(&format!("stage {stage} to be counted"), || {
-            let now = host.scrape().value(ERRORS, &[("stage", stage)]);
-            if now >= 1.0 { Ok(()) } else { Err(format!("{now}\n{}", host.log())) }
-        });
         let told = |line: &Value| {
             let text = line["message"].as_str().unwrap_or_default();
             line["stage"] == *stage
                 && text.contains(words)
                 && matches!(line["level"].as_str(), Some("WARN" | "ERROR"))
         };
-        assert!(words.is_empty() || host.log_lines().iter().any(told), "{stage}: {words:?}\n{}", host.log());
+        // Counted first, told right after.
+        wait(&format!("stage {stage} to be counted and told"), || {
+            let now = host.scrape().value(ERRORS, &[("stage", stage)]);
+            let told = words.is_empty() || host.log_lines().iter().any(told);
+            if now >= 1.0 && told {
+                Ok(())
+            } else {
+                Err(format!("{now}, told: {told}, {words:?}\n{}", host.log()))
+            }
+        });
         // An engine that fails is tried again for some seconds; a folder that is gone ends that.
         std::fs::remove_dir_all(folder.path().join(format!("model-{stage}")))?;
     }
