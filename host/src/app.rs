@@ -14,7 +14,7 @@ use crate::config::{Config, env};
 use crate::fleet::choose::{Chosen, choose};
 use crate::fleet::marker::Marker;
 use crate::fleet::{Fleet, Ground};
-use crate::http::server;
+use crate::http::{server, tls};
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
 use crate::plugins::services;
@@ -96,10 +96,15 @@ async fn serve(
         api.models.loading(name);
     }
     let (marker, suspects) = Marker::new(env::state_folder());
+    let tls = match (&api.config.server.tls_cert, &api.config.server.tls_key) {
+        (Some(certificates), Some(key)) => Some(tls::acceptor(certificates, key).map_err(Failed::usage)?),
+        _ => None,
+    };
+    let secure = tls.is_some();
     let host = Host { api, marker: Arc::new(marker) };
     suggest_isolation(&suspects, &host.api.config);
-    host.listen(listener);
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, "listening");
+    host.listen(listener, tls);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, tls = secure, "listening");
     let ended = host.until_signal(chosen, signals).await;
     host.marker.end();
     ended
@@ -125,7 +130,7 @@ struct Host {
 }
 
 impl Host {
-    fn listen(&self, listener: TcpListener) {
+    fn listen(&self, listener: TcpListener, tls: Option<tls::Acceptor>) {
         let (server, life) = (&self.api.config.server, &self.api.lifecycle);
         let limits = server::Limits {
             connections: server.max_connections,
@@ -134,7 +139,14 @@ impl Host {
             write_timeout: self.api.config.limits.slow_client_timeout.0 + Duration::from_secs(2),
         };
         let service = api::service(Arc::clone(&self.api));
-        life.tasks.spawn(server::serve(listener, limits, service, life.stop.clone(), life.tasks.clone()));
+        life.tasks.spawn(server::serve(
+            listener,
+            limits,
+            tls,
+            service,
+            life.stop.clone(),
+            life.tasks.clone(),
+        ));
         let (roster, stop) = (Arc::clone(&self.api.roster), life.stop.clone());
         let patience = self.api.config.limits.slow_client_timeout.0;
         life.tasks.spawn(async move {

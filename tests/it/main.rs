@@ -26,3 +26,4 @@ mod plugins;
 mod prometheus;
 mod security;
 mod streams;
+mod tls;

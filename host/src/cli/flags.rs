@@ -67,6 +67,12 @@ pub(super) struct ServeFlags {
     /// File with the keys of administrators; without it they are those on this machine.
     #[arg(long, value_name = "FILE")]
     admin_keys: Option<PathBuf>,
+    /// PEM file with the certificate chain for TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Serve clients without keys on an address that others can reach.
     #[arg(long)]
     no_auth: bool,
@@ -117,7 +123,12 @@ impl ServeFlags {
                 put(path, n.into());
             }
         }
-        for (key, file) in [("api_keys", &self.api_keys), ("admin_keys", &self.admin_keys)] {
+        for (key, file) in [
+            ("api_keys", &self.api_keys),
+            ("admin_keys", &self.admin_keys),
+            ("tls_cert", &self.tls_cert),
+            ("tls_key", &self.tls_key),
+        ] {
             if let Some(file) = file {
                 put(&["server", key], file.display().to_string().into());
             }

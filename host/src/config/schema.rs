@@ -39,6 +39,10 @@ pub struct Server {
     pub api_keys: Option<PathBuf>,
     /// File with the keys of administrators, one a line; without it administrators are those on this machine.
     pub admin_keys: Option<PathBuf>,
+    /// PEM file with the certificate chain for TLS; together with `tls_key`.
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file with the key of the certificate.
+    pub tls_key: Option<PathBuf>,
     /// Ask for a key on `/metrics` too.
     pub metrics_auth: bool,
     /// Origins of web pages that may call the API from a browser; `*` is all. Empty: pages of this machine.
@@ -66,6 +70,8 @@ impl Default for Server {
             no_auth: false,
             api_keys: None,
             admin_keys: None,
+            tls_cert: None,
+            tls_key: None,
             metrics_auth: false,
             cors_origins: Vec::new(),
             strict_fields: false,
@@ -226,6 +232,10 @@ impl Config {
                 ));
             }
             Ok(_) => {}
+        }
+        if self.server.tls_cert.is_some() != self.server.tls_key.is_some() {
+            problems
+                .push("server.tls_cert and server.tls_key go together; one of them is missing".to_owned());
         }
         problems.extend(self.level().err());
         let l = &self.limits;

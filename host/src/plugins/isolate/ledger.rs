@@ -17,16 +17,11 @@ use crate::telemetry::transport::TransportMetrics;
 const MAX_SAMPLES: usize = 1 << 16;
 
 /// What was counted since it was last told.
+#[derive(Default)]
 pub(super) struct Ledger {
     inner: Mutex<Inner>,
     /// Of links between stages: counted in the child only, and told to nobody yet.
     own: Metrics,
-}
-
-impl Default for Ledger {
-    fn default() -> Ledger {
-        Ledger { inner: Mutex::default(), own: Metrics::new() }
-    }
 }
 
 #[derive(Default)]
