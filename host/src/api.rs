@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::config::schema::is_loopback;
 use crate::error::ApiError;
 use crate::http::server::{Answer, Connection, Service};
-use crate::http::{Body, respond};
+use crate::http::{Body, gzip, respond};
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
 use crate::sched::Roster;
@@ -104,6 +104,7 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
     let guard = HttpGuard::new(Arc::clone(&api.metrics), found.label(), Instant::now());
     let id = RequestId::of(request.headers());
     let is_head = request.method() == hyper::Method::HEAD;
+    let packed = gzip::is_wanted(request.headers());
     let origin = cors::allowed(&api.config.server.cors_origins, request.headers());
     let mut response = match guard::host_allowed(api, request.headers()) {
         Err(error) => respond::error(&error),
@@ -115,6 +116,9 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
     }
     if is_head {
         *response.body_mut() = Body::empty();
+    }
+    if packed {
+        gzip::deflate(&mut response);
     }
     if !response.body().is_stream() {
         let value = hyper::header::HeaderValue::from(guard.millis());

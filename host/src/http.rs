@@ -1,6 +1,7 @@
 //! HTTP: connections, bodies, errors on the wire. Knows hyper; knows no route and no API.
 
 pub mod body;
+pub mod gzip;
 pub mod read;
 pub mod respond;
 pub mod server;

@@ -238,6 +238,38 @@ fn fields_that_nobody_knows_are_counted_and_refused_on_request() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn packed_requests_are_read_and_large_answers_packed_for_those_who_ask() -> Result<()> {
+    let host = Host::mock(&["--api-max-body-mb", "1"]);
+    let pack = |bytes: &[u8]| -> Result<Vec<u8>> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(bytes)?;
+        Ok(encoder.finish()?)
+    };
+    let words = "word ".repeat(1000);
+    let body = with(chat(&words), &json!({"max_tokens": 2000}));
+    let request = Request::post(CHAT, &json!(null)).body(pack(body.to_string().as_bytes())?);
+    let answer = host.call(&request.header("content-encoding", "gzip").header("accept-encoding", "gzip"))?;
+    assert_eq!(
+        (answer.status(), answer.head.header("content-encoding")),
+        (200, Some("gzip")),
+        "{:?}",
+        answer.head
+    );
+    let mut plain = String::new();
+    flate2::read::GzDecoder::new(&answer.body[..]).read_to_string(&mut plain)?;
+    let content = serde_json::from_str::<Value>(&plain)?["choices"][0]["message"]["content"].clone();
+    assert_eq!(content.as_str().map(str::trim_end), Some(words.trim_end()));
+    // What grows over the limit is refused, however small it came; streams are never packed.
+    let bomb = Request::post(CHAT, &json!(null)).body(pack(&vec![b' '; 8 << 20])?);
+    assert_eq!(host.call(&bomb.header("content-encoding", "gzip"))?.error(413)["code"], "body_too_large");
+    let garbage = Request::post(CHAT, &chat("x")).header("content-encoding", "gzip");
+    host.call(&garbage)?.error(400);
+    let stream = Request::post(CHAT, &streamed(chat(&words))).header("accept-encoding", "gzip");
+    assert_eq!(host.call(&stream)?.head.header("content-encoding"), None);
+    Ok(())
+}
+
 /// One frame of HTTP/2: its type and its bytes.
 fn frame(socket: &mut TcpStream) -> Result<(u8, Vec<u8>)> {
     let mut head = [0; 9];
