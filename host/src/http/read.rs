@@ -22,17 +22,23 @@ pub async fn body(
 ) -> Result<Bytes, ApiError> {
     let bytes = plain(body, limit, timeout).await?;
     match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
-        Some(b"gzip" | b"x-gzip") if bytes.len() <= INLINE => gzip::inflate(&bytes, limit),
         Some(b"gzip" | b"x-gzip") => {
-            let inflated = tokio::task::spawn_blocking(move || gzip::inflate(&bytes, limit)).await;
-            inflated.unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the body could not be unpacked")))
+            let inflated = if bytes.len() <= INLINE {
+                gzip::inflate(&bytes, limit)
+            } else {
+                let unpack = move || gzip::inflate(&bytes, limit);
+                tokio::task::spawn_blocking(unpack).await.unwrap_or_else(|e| Err(std::io::Error::other(e)))
+            };
+            let fault = |e| format!("the body is not gzip as its header says: {e}");
+            let inflated = inflated.map_err(|e| ApiError::new(Code::InvalidJson, fault(e)))?;
+            inflated.ok_or_else(|| too_large(limit))
         }
         _ => Ok(bytes),
     }
 }
 
 /// What is told about a body over the limit.
-pub(super) fn too_large(limit: u64) -> ApiError {
+fn too_large(limit: u64) -> ApiError {
     let mib = limit >> 20;
     ApiError::new(
         Code::BodyTooLarge,
