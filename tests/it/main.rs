@@ -1,6 +1,7 @@
 //! One binary with all integration tests; a file per subject. The harness is the library of this crate.
 
 mod admission;
+mod bench;
 mod cancel;
 mod chat;
 mod cli;
