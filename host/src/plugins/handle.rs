@@ -296,10 +296,12 @@ pub(super) struct Pieces<'a>(pub(super) &'a mut dyn Receiver);
 
 impl Chunks for Pieces<'_> {
     unsafe fn chunks(&mut self, chunks: Array) -> bool {
-        // SAFETY: the caller vouches for the array; an all-zero chunk is valid.
-        for chunk in unsafe { chunks.iter::<wire::Chunk>() } {
-            // SAFETY: as above, for what the chunk views.
-            unsafe { deliver(self.0, &chunk) };
+        // SAFETY: the caller vouches for the array and for what each chunk views; an all-zero chunk is valid.
+        unsafe {
+            match chunks.whole::<wire::Chunk>() {
+                Some(whole) => whole.for_each(|chunk| deliver(self.0, &chunk)),
+                None => chunks.iter::<wire::Chunk>().for_each(|chunk| deliver(self.0, &chunk)),
+            }
         }
         self.0.go_on()
     }
@@ -307,24 +309,22 @@ impl Chunks for Pieces<'_> {
 
 /// What a chunk says, in the host's terms.
 ///
+/// In the loops over a batch, inlined: a chunk is then never copied as a whole, only what is read of it.
+///
 /// # Safety
 /// What the chunk views must be readable for the call.
+#[inline(always)]
 pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
     // SAFETY: the caller vouches for it.
     let (tokens, bytes) = unsafe { (chunk.tokens.scalars::<u32>(), chunk.bytes.bytes()) };
     let has = |bit: u32| chunk.flags & bit != 0;
     let finish = match chunk.finish {
         wire::FINISH_NONE => None,
-        wire::FINISH_STOP => Some(Finish::Stop),
-        wire::FINISH_LENGTH => Some(Finish::Length),
-        wire::FINISH_CANCELLED => Some(Finish::Cancelled),
-        wire::FINISH_ERROR => {
-            // SAFETY: as above.
-            let (message, details) = unsafe { (chunk.error_message.text(), chunk.error_details.text()) };
-            let number = if chunk.error == code::OK { code::BACKEND } else { chunk.error };
-            Some(Finish::Error(failure(number, message.into_owned(), details.into_owned())))
-        }
-        _ => return receiver.broken(),
+        // SAFETY: as above.
+        number => match unsafe { finish(number, chunk.error, chunk.error_message, chunk.error_details) } {
+            None => return receiver.broken(),
+            some => some,
+        },
     };
     let piece = Piece {
         tokens: &tokens,
@@ -334,4 +334,25 @@ pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
         finish,
     };
     receiver.piece(chunk.task, piece);
+}
+
+/// How a chunk ends its task; none for a number that is none of the boundary's. By value, so that no chunk has to have an
+/// address for the sake of its last one.
+///
+/// # Safety
+/// Both texts must be readable for the call.
+#[cold]
+unsafe fn finish(number: u32, error: u32, message: Str, details: Str) -> Option<Finish> {
+    Some(match number {
+        wire::FINISH_STOP => Finish::Stop,
+        wire::FINISH_LENGTH => Finish::Length,
+        wire::FINISH_CANCELLED => Finish::Cancelled,
+        wire::FINISH_ERROR => {
+            // SAFETY: the caller vouches for it.
+            let (message, details) = unsafe { (message.text(), details.text()) };
+            let number = if error == code::OK { code::BACKEND } else { error };
+            Finish::Error(failure(number, message.into_owned(), details.into_owned()))
+        }
+        _ => return None,
+    })
 }
