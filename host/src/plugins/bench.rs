@@ -194,7 +194,7 @@ impl Driver<'_> {
     }
 
     /// Steps the engine with `batch` tasks until it is enough. The loop is what is measured.
-    fn drive(&mut self, batch: usize, count: &mut dyn Count, until: Until) -> Result<(), String> {
+    fn drive<C: Count>(&mut self, batch: usize, count: &mut C, until: Until) -> Result<(), String> {
         let link = self.engine.link();
         let mut last = Instant::now();
         let mut seen = None;

@@ -6,7 +6,6 @@ use core::ffi::c_void;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cascadia_plugin_api::abi::chunk as wire;
@@ -101,7 +100,7 @@ impl EngineHandle {
         let mut failed = Failed::default();
         let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push };
         let budget = u32::try_from(budget.as_micros()).unwrap_or(u32::MAX);
-        self.link.steps.fetch_add(1, Ordering::Relaxed);
+        self.link.add_steps(1);
         let inside = Inside::enter(self.link, chunks);
         // SAFETY: the engine lives while the lock is held; sink, out and error callback outlive the call.
         let code = unsafe { (self.library.engine.step)(engine.0, budget, sink, &raw mut out, failed.out()) };
@@ -246,26 +245,26 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
 
 /// Who receives on this thread. A plugin that pushes outside `step`, or from another thread, finds nobody: the address
 /// it holds is the link's, which lives for ever, and never that of something on a stack.
+#[derive(Clone, Copy)]
 struct Inside {
     link: &'static Link,
     receiver: *mut dyn Chunks,
 }
 
 thread_local! {
-    static INSIDE: Cell<Option<*mut Inside>> = const { Cell::new(None) };
+    static INSIDE: Cell<Option<Inside>> = const { Cell::new(None) };
 }
 
 /// Ends the reception when the step returns.
-struct Leave(#[expect(dead_code, reason = "keeps the address alive")] Box<Inside>);
+struct Leave;
 
 impl Inside {
     fn enter(link: &'static Link, receiver: &mut dyn Chunks) -> Leave {
         // SAFETY: only the lifetime is changed; `Leave` ends the reception before the borrow ends.
         let receiver =
             unsafe { std::mem::transmute::<*mut (dyn Chunks + '_), *mut (dyn Chunks + 'static)>(receiver) };
-        let mut inside = Box::new(Inside { link, receiver });
-        INSIDE.set(Some(&raw mut *inside));
-        Leave(inside)
+        INSIDE.set(Some(Inside { link, receiver }));
+        Leave
     }
 }
 
@@ -278,12 +277,10 @@ impl Drop for Leave {
 unsafe extern "C" fn push(ctx: *mut c_void, chunks: Array) -> u32 {
     let pushed = catch_unwind(AssertUnwindSafe(|| {
         let Some(inside) = INSIDE.get() else { return SINK_STOP };
-        // SAFETY: set by `enter` on this thread and unset before it ends.
-        let inside = unsafe { &mut *inside };
         if !std::ptr::eq(inside.link, ctx.cast::<Link>()) {
             return SINK_STOP;
         }
-        // SAFETY: as above; the receiver is borrowed for the step that is running.
+        // SAFETY: set by `enter` on this thread and unset before the step ends that the receiver is borrowed for.
         let receiver = unsafe { &mut *inside.receiver };
         // SAFETY: the plugin lends the array for the call.
         if unsafe { receiver.chunks(chunks) } { SINK_GO_ON } else { SINK_STOP }
