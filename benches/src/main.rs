@@ -3,7 +3,7 @@
 //! Three models of the mock, each a plugin of its own in a folder that the host follows; one of them, or with `--isolate`
 //! all, in processes of their own. Clients ask without a pause ([`load`]), a breaker a model commits faults ([`faults`]);
 //! [`books`] judges each request. Afterwards gauges, memory, descriptors, threads and children must be back ([`verdict`]).
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command that talks to its terminal")]
+#![expect(clippy::print_stderr, reason = "a command that talks to its terminal")]
 
 mod books;
 mod dice;
@@ -110,21 +110,21 @@ fn soak(options: &Options) -> Result<bool> {
     }
     let copy = copy_cost(&host, &mut breaker(1))?;
     let before = settled(&host);
-    println!(
+    eprintln!(
         "seed {}; a copy in the host's memory takes {copy:.0} KiB; before the load {before:?}",
         options.seed
     );
     let mut looks = Vec::new();
     std::thread::scope(|scope| {
-        for n in 0..MODELS.len() {
+        for (n, (_, model, _)) in MODELS.iter().enumerate() {
             let breaker = breaker(n);
             let over = &over;
             scope.spawn(move || breaker.run(over));
             for client in 0..CLIENTS {
                 let caller = Caller {
                     client: host.client(),
-                    model: MODELS[n].1,
-                    name: format!("{}-{client}", MODELS[n].1),
+                    model,
+                    name: format!("{model}-{client}"),
                     dice: Dice::new(options.seed, n as u64 * CLIENTS + client),
                     books: &books,
                 };
@@ -193,7 +193,7 @@ fn watch(host: &Host, options: &Options, books: &Books, looks: &mut Vec<Vitals>)
             let committed: u64 =
                 counts.iter().filter(|(k, _)| k.starts_with("fault: ")).map(|(_, n)| n).sum();
             let last = looks.last().copied().unwrap_or_default();
-            println!(
+            eprintln!(
                 "{:>5.0} s  {} answered, {} left, {} failed in trouble; {committed} faults committed; {:.0} MiB, {} copies, \
                  {} descriptors, {} threads, {} children; wrong: {faults} {}",
                 begun.elapsed().as_secs_f64(),

@@ -122,6 +122,7 @@ impl Growth {
 }
 
 /// Prints the end of it.
+#[expect(clippy::print_stdout, reason = "the report is the command's answer")]
 pub(crate) fn tell(as_json: bool, seed: u64, books: &Books, looks: &[Vitals], lines: &[String]) {
     let (counts, (wrong, faults)) = (books.counts(), books.faults());
     if as_json {
