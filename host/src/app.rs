@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::api::keys::Keys;
 use crate::api::{self, Api};
 use crate::config::schema::is_loopback;
 use crate::config::{Config, env};
 use crate::fleet::choose::{Chosen, choose};
+use crate::fleet::marker::Marker;
 use crate::fleet::{Fleet, Ground};
-use crate::http::server;
+use crate::http::{server, tls};
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
 use crate::plugins::services;
@@ -77,12 +79,14 @@ async fn serve(
         Arc::new(PluginMetrics::new(Arc::clone(&metrics))),
         config.level().unwrap_or(tracing::Level::INFO),
     );
+    let keys = Keys::read(&config.server).map_err(Failed::usage)?;
     let config = Arc::new(config);
     let api = Arc::new(Api {
         models: Arc::new(Models::default()),
         roster: Arc::new(Roster::default()),
         metrics,
         lifecycle: Arc::new(Lifecycle::default()),
+        keys,
         loopback: is_loopback(bound.ip()),
         preparing: Arc::new(tokio::sync::Semaphore::new(api::PREPARED_AT_ONCE)),
         config,
@@ -91,18 +95,42 @@ async fn serve(
     for name in chosen.names() {
         api.models.loading(name);
     }
-    let host = Host { api };
-    host.listen(listener);
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, "listening");
-    host.until_signal(chosen, signals).await
+    let (marker, suspects) = Marker::new(env::state_folder());
+    let tls = match (&api.config.server.tls_cert, &api.config.server.tls_key) {
+        (Some(certificates), Some(key)) => Some(tls::acceptor(certificates, key).map_err(Failed::usage)?),
+        _ => None,
+    };
+    let secure = tls.is_some();
+    let host = Host { api, marker: Arc::new(marker) };
+    suggest_isolation(&suspects, &host.api.config);
+    host.listen(listener, tls);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, tls = secure, "listening");
+    let ended = host.until_signal(chosen, signals).await;
+    host.marker.end();
+    ended
+}
+
+/// What ran in the process of a run that did not end in good order may have ended it.
+fn suggest_isolation(suspects: &[String], config: &Config) {
+    let here: Vec<_> =
+        suspects.iter().filter(|id| !config.plugins.isolates(id)).map(String::as_str).collect();
+    if !here.is_empty() {
+        let plugins = here.join(",");
+        tracing::warn!(
+            plugins,
+            "an earlier run ended without a word while these ran in its process; --isolate={plugins} runs them in \
+             processes of their own, and a crash is then a restart"
+        );
+    }
 }
 
 struct Host {
     api: Arc<Api>,
+    marker: Arc<Marker>,
 }
 
 impl Host {
-    fn listen(&self, listener: TcpListener) {
+    fn listen(&self, listener: TcpListener, tls: Option<tls::Acceptor>) {
         let (server, life) = (&self.api.config.server, &self.api.lifecycle);
         let limits = server::Limits {
             connections: server.max_connections,
@@ -111,7 +139,14 @@ impl Host {
             write_timeout: self.api.config.limits.slow_client_timeout.0 + Duration::from_secs(2),
         };
         let service = api::service(Arc::clone(&self.api));
-        life.tasks.spawn(server::serve(listener, limits, service, life.stop.clone(), life.tasks.clone()));
+        life.tasks.spawn(server::serve(
+            listener,
+            limits,
+            tls,
+            service,
+            life.stop.clone(),
+            life.tasks.clone(),
+        ));
         let (roster, stop) = (Arc::clone(&self.api.roster), life.stop.clone());
         let patience = self.api.config.limits.slow_client_timeout.0;
         life.tasks.spawn(async move {
@@ -133,6 +168,7 @@ impl Host {
             config: Arc::clone(&self.api.config),
             models: Arc::clone(&self.api.models),
             metrics: Arc::clone(&self.api.metrics),
+            marker: Arc::clone(&self.marker),
         };
         let fleet = Fleet::start(ground, chosen, settled)
             .map_err(|e| Failed::run(format!("the fleet's thread did not start: {e}")))?;
@@ -153,6 +189,7 @@ impl Host {
             () = self.drain(fleet) => {}
             number = signals.next() => {
                 tracing::warn!("second signal: ending now");
+                self.marker.end();
                 crate::plugins::leave(128 + number);
             }
         }
@@ -176,11 +213,16 @@ impl Host {
         wait_until(Instant::now() + Duration::from_secs(2), || api.roster.is_empty()).await;
         let workers: Vec<_> = api.models.serving().iter().map(|m| Arc::clone(&m.worker)).collect();
         let closed = tokio::task::spawn_blocking(move || {
-            for worker in workers {
-                if !worker.close(Duration::from_secs(5)) {
-                    tracing::warn!(worker = worker.id(), "engine did not return; leaving it behind");
+            // At once: each may take its whole time.
+            std::thread::scope(|scope| {
+                for worker in &workers {
+                    scope.spawn(|| {
+                        if !worker.close(Duration::from_secs(5)) {
+                            tracing::warn!(worker = worker.id(), "engine did not return; leaving it behind");
+                        }
+                    });
                 }
-            }
+            });
         });
         if closed.await.is_err() {
             tracing::warn!("closing the engines panicked");

@@ -7,6 +7,7 @@
 pub mod catalog;
 pub mod choose;
 mod keeper;
+pub mod marker;
 mod raise;
 mod shelf;
 mod slot;
@@ -39,6 +40,8 @@ pub struct Ground {
     pub models: Arc<Models>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// The note of which plugins run in this process.
+    pub marker: Arc<marker::Marker>,
 }
 
 impl Fleet {

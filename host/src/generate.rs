@@ -6,24 +6,30 @@ pub mod assemble;
 pub mod end;
 pub mod piece;
 pub mod request;
+pub mod score;
 pub mod stop;
 pub mod utf8;
 
 pub use assemble::Assembler;
 pub use end::{Cause, End};
-pub use piece::{Failure, Finish, Kind, Piece};
-pub use request::{Request, Sampling};
+pub use piece::{Failure, Finish, Kind, Logprobs, Piece};
+pub use request::{Bias, Request, Sampling};
+pub use score::Scored;
 
 /// What happens in a generation, in order: any number of texts, then one end.
 #[derive(Debug, PartialEq)]
 pub enum Event<'a> {
     /// Text that may be shown; `tokens` are the generated tokens it stands for, with any that gave no text so far.
     Text {
-        /// Whole characters, never empty.
+        /// Whole characters; empty only where log-probabilities come without any.
         text: &'a str,
         /// Generated tokens since the last event.
         tokens: u32,
+        /// Log-probabilities of the tokens whose text begins in `text`, where they were asked for.
+        scores: &'a [Scored],
     },
+    /// Log-probability of each prompt token, the first not a number. At most once, before any text.
+    Prompt(&'a [f32]),
     /// Nothing follows.
     End {
         /// How it ended.

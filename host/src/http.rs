@@ -6,6 +6,7 @@ pub mod respond;
 pub mod server;
 mod socket;
 pub mod stream;
+pub mod tls;
 
 pub use body::Body;
 pub use server::{Connection, Service};

@@ -5,6 +5,7 @@
 //! never closed; types of the boundary end here, beyond this module only `generate` types travel.
 
 pub mod bench;
+pub mod breach;
 pub mod build;
 pub mod check;
 mod copy;
@@ -22,8 +23,12 @@ pub mod opened;
 pub mod options;
 pub mod precheck;
 pub mod proof;
+mod register;
 pub mod services;
+mod spans;
+mod strict;
 pub mod template;
+pub mod transport;
 
 pub use build::{Built, Card};
 pub use engine::{Engine, Load, Next, Receiver, Taken};

@@ -178,7 +178,11 @@ fn more_prompts_or_choices_than_allowed_are_a_400() -> Result<()> {
             case("choices of a chat", CHAT, &with(chat("x"), &json!({"n": 9}))),
             case("choices of a stream", CHAT, &with(streamed(chat("x")), &json!({"n": 9}))),
             case("choices of a completion", COMPLETIONS, &with(completion("x"), &json!({"n": 9}))),
-            case("best_of", COMPLETIONS, &with(completion("x"), &json!({"best_of": 9}))),
+            case(
+                "prompts times choices",
+                COMPLETIONS,
+                &with(completion(""), &json!({"prompt": ["a", "b", "c"], "n": 3})),
+            ),
             case("several prompts", COMPLETIONS, &with(completion(""), &json!({"prompt": vec!["a"; 9]}))),
         ],
     )

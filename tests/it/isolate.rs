@@ -273,3 +273,29 @@ fn list(folder: &Path) -> Vec<String> {
     let entries = folder.read_dir().into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
+
+#[test]
+fn a_start_after_a_crash_suggests_isolation() -> Result<()> {
+    let state = cascadia_tests::TempDir::new();
+    let state = state.path().to_str().context("a path")?;
+    let plugin = setup::plugin("mock");
+    let plugin = plugin.to_str().context("a path")?;
+    let start = |flags: &[&str]| {
+        let host = Host::start_with(&[&["--plugin", plugin], flags].concat(), &[("STATE_DIRECTORY", state)]);
+        host.ready();
+        host
+    };
+    let suggests = |host: &Host| host.log().contains("--isolate=mock");
+    let mut crashed = start(&[]);
+    assert!(!suggests(&crashed));
+    // In the host's process, what the mock does the host does.
+    assert!(crashed.post(CHAT, &chat(&order("x", &json!({"segfault_in": "step"})))).is_err());
+    assert!(!crashed.ended().success());
+    let mut next = start(&[]);
+    assert!(suggests(&next), "{}", next.log());
+    next.signal(libc::SIGTERM);
+    assert!(next.ended().success());
+    // After an end in good order there is nothing to suggest.
+    assert!(!suggests(&start(&[])));
+    Ok(())
+}

@@ -232,8 +232,17 @@ fn all_ended(s: &Scrape, model: &str) -> f64 {
 
 #[test]
 fn two_hundred_requests_of_every_kind_book_one_sample_each() -> Result<()> {
+    the_books_balance(&[])
+}
+
+#[test]
+fn the_books_of_an_isolated_engine_balance_too() -> Result<()> {
+    the_books_balance(&["--isolate"])
+}
+
+fn the_books_balance(flags: &[&str]) -> Result<()> {
     let seed = setup::seed();
-    let host = Host::mock(&[
+    let fixed = [
         "--model",
         "full=/x",
         "--model",
@@ -244,7 +253,8 @@ fn two_hundred_requests_of_every_kind_book_one_sample_each() -> Result<()> {
         "1000",
         "--queue-timeout",
         "1h",
-    ]);
+    ];
+    let host = Host::mock(&[&fixed, flags].concat());
     let expected = Expected::default();
     std::thread::scope(|scope| {
         let players: Vec<_> = (0..THREADS)

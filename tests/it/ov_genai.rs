@@ -3,7 +3,7 @@
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, Stream, streamed, with};
 use cascadia_tests::http::Request;
-use cascadia_tests::{Host, Scrape, setup};
+use cascadia_tests::{Host, Scrape, setup, sys, wait};
 use serde_json::{Value, json};
 
 /// A host with the plugin and the model; none where the test command has not brought them.
@@ -112,6 +112,28 @@ fn of_sixteen_streams_in_one_batch_five_are_given_up_and_freed() -> Result<()> {
     assert!(metrics.generated() >= (tokens + 3) as f64, "{} of at least {tokens}", metrics.generated());
     // The places are usable again.
     let answer = host.post(CHAT, &ask("What is the capital of France?", &json!({"max_tokens": 32})))?;
+    assert!(answer.content().contains("Paris"), "{}", answer.content());
+    Ok(())
+}
+
+#[test]
+fn an_isolated_engine_that_is_killed_comes_back_and_answers() -> Result<()> {
+    let Some(host) = host(&["--isolate"]) else { return Ok(()) };
+    let question = ask("What is the capital of France?", &json!({"max_tokens": 32}));
+    assert!(host.post(CHAT, &question)?.content().contains("Paris"));
+    let long = ask("Count upwards.", &json!({"max_tokens": 500, "ignore_eos": true}));
+    let mut running = host.stream(CHAT, &streamed(long))?;
+    running.pieces(3)?;
+    let lines = host.log_lines();
+    let told = lines.iter().find(|line| line["message"] == "engine runs in a process of its own");
+    let pid = told.and_then(|line| line["pid"].as_u64()).expect("PANIC: the log tells the process");
+    sys::signal_id(u32::try_from(pid)?, libc::SIGKILL);
+    let error = running.rest()?.error.expect("PANIC: the stream ends with an error frame");
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("SIGKILL")), "{error}");
+    let answer = wait("the engine to serve again", || match host.post(CHAT, &question) {
+        Ok(answer) if answer.status() == 200 => Ok(answer),
+        other => Err(format!("{other:?}")),
+    });
     assert!(answer.content().contains("Paris"), "{}", answer.content());
     Ok(())
 }

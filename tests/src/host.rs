@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{CHAT, Client, chat, with};
 use crate::scrape::Scrape;
 use crate::temp::TempDir;
 use crate::{setup, sys, wait};
@@ -150,6 +150,17 @@ impl Host {
             Ok(answer) => Err(answer.text()),
             Err(e) => Err(format!("{e:#}")),
         });
+    }
+
+    /// Waits until that model answers, while others of this host may be down for good; what it said.
+    #[track_caller]
+    pub fn answered(&self, model: &str, prompt: &str) -> String {
+        let body = with(chat(prompt), &serde_json::json!({"model": model}));
+        wait(&format!("{model} to answer"), || match self.client.post(CHAT, &body) {
+            Ok(answer) if answer.status() == 200 => Ok(answer.content()),
+            Ok(answer) => Err(answer.text()),
+            Err(e) => Err(format!("{e:#}")),
+        })
     }
 
     /// A client of it, for other threads.

@@ -44,6 +44,8 @@ pub struct Told {
     pub empty_pieces: usize,
     /// The finish reasons that were told.
     pub finish: Vec<String>,
+    /// The choices that have finished.
+    pub over: Vec<u64>,
     /// The counts, if told.
     pub usage: Option<Value>,
     /// The error frame's object.
@@ -73,17 +75,18 @@ impl Told {
         }
         if let Some(choice) = frame["choices"].get(0) {
             let piece = choice["delta"]["content"].as_str().or(choice["text"].as_str());
-            let finishes = choice["finish_reason"].as_str();
+            let (index, finishes) = (choice["index"].as_u64().unwrap_or(0), choice["finish_reason"].as_str());
             match piece {
                 Some("") if choice["delta"]["role"].is_string() || finishes.is_some() => {}
                 Some("") => self.empty_pieces += 1,
                 Some(piece) => {
-                    ensure!(self.finish.is_empty(), "text came after the finish: {frame}");
+                    ensure!(!self.over.contains(&index), "text came after the finish: {frame}");
                     self.text.push_str(piece);
                     self.pieces.push(piece.to_owned());
                 }
                 None => {}
             }
+            self.over.extend(finishes.map(|_| index));
             self.finish.extend(finishes.map(str::to_owned));
         }
         self.frames.push(frame);

@@ -6,11 +6,15 @@
 pub mod cancel;
 pub mod chat;
 pub mod completions;
+mod encode;
 mod fields;
 mod frames;
 mod intake;
+mod logprobs;
 mod messages;
 pub mod models;
 mod params;
+mod refused;
 mod run;
+pub mod tokens;
 mod unary;

@@ -13,6 +13,12 @@ pub enum Handler {
     Completions,
     /// The list of models.
     Models,
+    /// One model.
+    Model,
+    /// Token ids of a text.
+    Tokenize,
+    /// The text of token ids.
+    Detokenize,
     /// Cancelling a generation.
     Cancel,
     /// Liveness.
@@ -23,29 +29,57 @@ pub enum Handler {
     Metrics,
 }
 
+/// Who may use a route. There is no default: a row says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody.
+    Open,
+    /// Who shows a key, where the host has keys.
+    Key,
+    /// As [`Access::Key`] where the configuration asks for it, else everybody.
+    Metrics,
+    /// Who shows an administrator's key; without such keys, who is on this machine.
+    Admin,
+}
+
 /// One route.
 #[derive(Debug)]
 pub struct Route {
-    /// POST, or GET with HEAD.
+    /// POST, DELETE, or GET with HEAD.
     pub method: Method,
-    /// Path; a last part that begins with a colon stands for anything.
+    /// Path; a last part that begins with a colon stands for anything, one with a star for anything with slashes.
     pub path: &'static str,
     /// What answers it.
     pub handler: Handler,
+    /// Who may use it.
+    pub access: Access,
+}
+
+const fn get(path: &'static str, handler: Handler, access: Access) -> Route {
+    Route { method: Method::GET, path, handler, access }
+}
+
+const fn post(path: &'static str, handler: Handler, access: Access) -> Route {
+    Route { method: Method::POST, path, handler, access }
 }
 
 /// All routes.
 pub static ROUTES: &[Route] = &[
-    Route { method: Method::POST, path: "/v1/chat/completions", handler: Handler::Chat },
-    Route { method: Method::POST, path: "/v1/completions", handler: Handler::Completions },
-    Route { method: Method::GET, path: "/v1/models", handler: Handler::Models },
-    Route { method: Method::POST, path: "/v1/cancel/:task_id", handler: Handler::Cancel },
-    Route { method: Method::GET, path: "/livez", handler: Handler::Live },
-    Route { method: Method::GET, path: "/readyz", handler: Handler::Ready },
-    Route { method: Method::GET, path: "/health", handler: Handler::Ready },
-    Route { method: Method::GET, path: "/health/live", handler: Handler::Live },
-    Route { method: Method::GET, path: "/health/ready", handler: Handler::Ready },
-    Route { method: Method::GET, path: "/metrics", handler: Handler::Metrics },
+    post("/v1/chat/completions", Handler::Chat, Access::Key),
+    post("/v1/completions", Handler::Completions, Access::Key),
+    get("/v1/models", Handler::Models, Access::Key),
+    get("/v1/models/*model", Handler::Model, Access::Key),
+    post("/v1/cancel/:task_id", Handler::Cancel, Access::Key),
+    post("/tokenize", Handler::Tokenize, Access::Key),
+    post("/v1/tokenize", Handler::Tokenize, Access::Key),
+    post("/detokenize", Handler::Detokenize, Access::Key),
+    post("/v1/detokenize", Handler::Detokenize, Access::Key),
+    get("/livez", Handler::Live, Access::Open),
+    get("/readyz", Handler::Ready, Access::Open),
+    get("/health", Handler::Ready, Access::Open),
+    get("/health/live", Handler::Live, Access::Open),
+    get("/health/ready", Handler::Ready, Access::Open),
+    get("/metrics", Handler::Metrics, Access::Metrics),
 ];
 
 /// What a path leads to.
@@ -72,7 +106,11 @@ impl Found {
 impl Route {
     /// The `Allow` header of its path.
     pub fn allow(&self) -> &'static str {
-        if self.method == Method::POST { "POST" } else { "GET, HEAD" }
+        match self.method {
+            Method::POST => "POST, OPTIONS",
+            Method::DELETE => "DELETE, OPTIONS",
+            _ => "GET, HEAD, OPTIONS",
+        }
     }
 
     /// What a client is told that used another method.
@@ -82,13 +120,13 @@ impl Route {
     }
 
     fn tail_of(&self, path: &str) -> Option<String> {
-        match self.path.split_once(':') {
-            None => (path == self.path).then(String::new),
-            Some((stem, _)) => path
-                .strip_prefix(stem)
-                .filter(|tail| !tail.is_empty() && !tail.contains('/'))
-                .map(str::to_owned),
-        }
+        let (stem, name) = self.path.split_at_checked(self.path.rfind('/')? + 1)?;
+        let open = match name.as_bytes().first() {
+            Some(b':') => path.strip_prefix(stem).filter(|tail| !tail.contains('/')),
+            Some(b'*') => path.strip_prefix(stem),
+            _ => return (path == self.path).then(String::new),
+        };
+        open.filter(|tail| !tail.is_empty()).map(str::to_owned)
     }
 }
 
@@ -123,6 +161,8 @@ mod tests {
         assert_eq!(label(Method::GET, "/v1/chat/completions"), "/v1/chat/completions");
         assert_eq!(label(Method::HEAD, "/livez"), "/livez");
         assert_eq!(label(Method::GET, "/etc/passwd"), "unmatched");
+        assert_eq!(label(Method::GET, "/v1/models/org/name"), "/v1/models/*model");
+        assert_eq!(label(Method::GET, "/v1/models/"), "unmatched");
     }
 
     #[test]

@@ -22,6 +22,14 @@ pub fn arguments() -> Vec<String> {
     std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect()
 }
 
+/// Where the host may keep what outlives a run: what the service manager gave, or the user's own place for state.
+pub fn state_folder() -> Option<std::path::PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
+    let given = set("STATE_DIRECTORY").and_then(|dirs| std::env::split_paths(&dirs).next());
+    let users = || set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    given.or_else(|| Some(users()?.join("cascadia-host"))).filter(|folder| folder.is_absolute())
+}
+
 /// The file of the running program.
 pub fn executable() -> std::io::Result<std::path::PathBuf> {
     std::env::current_exe()

@@ -35,6 +35,20 @@ pub struct Server {
     pub listen: String,
     /// Serve clients without keys on an address that others can reach. Restart.
     pub no_auth: bool,
+    /// File with the keys of clients, one a line; without it clients need none.
+    pub api_keys: Option<PathBuf>,
+    /// File with the keys of administrators, one a line; without it administrators are those on this machine.
+    pub admin_keys: Option<PathBuf>,
+    /// PEM file with the certificate chain for TLS; together with `tls_key`.
+    pub tls_cert: Option<PathBuf>,
+    /// PEM file with the key of the certificate.
+    pub tls_key: Option<PathBuf>,
+    /// Ask for a key on `/metrics` too.
+    pub metrics_auth: bool,
+    /// Origins of web pages that may call the API from a browser; `*` is all. Empty: pages of this machine.
+    pub cors_origins: Vec<String>,
+    /// Refuse fields of requests that nobody knows, instead of counting them.
+    pub strict_fields: bool,
     /// Host names that clients may use besides loopback names, when listening on loopback.
     pub allowed_hosts: Vec<String>,
     /// Largest request body, and largest rendered prompt, in MiB.
@@ -54,6 +68,13 @@ impl Default for Server {
         Server {
             listen: "127.0.0.1:8000".to_owned(),
             no_auth: false,
+            api_keys: None,
+            admin_keys: None,
+            tls_cert: None,
+            tls_key: None,
+            metrics_auth: false,
+            cors_origins: Vec::new(),
+            strict_fields: false,
             allowed_hosts: Vec::new(),
             max_body_mb: 32,
             max_connections: 4096,
@@ -202,11 +223,19 @@ impl Config {
         let mut problems = Vec::new();
         match self.address() {
             Err(problem) => problems.push(problem),
-            Ok(address) if !is_loopback(address.ip()) && !self.server.no_auth => problems.push(format!(
-                "server.listen {address} can be reached by others, and clients need no key: listen on 127.0.0.1, or \
-                 say --no-auth when a gateway in front checks them"
-            )),
+            Ok(address)
+                if !is_loopback(address.ip()) && !self.server.no_auth && self.server.api_keys.is_none() =>
+            {
+                problems.push(format!(
+                    "server.listen {address} can be reached by others, and clients need no key: listen on 127.0.0.1, \
+                     give --api-keys FILE, or say --no-auth when a gateway in front checks them"
+                ));
+            }
             Ok(_) => {}
+        }
+        if self.server.tls_cert.is_some() != self.server.tls_key.is_some() {
+            problems
+                .push("server.tls_cert and server.tls_key go together; one of them is missing".to_owned());
         }
         problems.extend(self.level().err());
         let l = &self.limits;

@@ -338,12 +338,6 @@ impl Keeper {
         }
         self.plugins.insert(id.clone(), plugin);
         self.serve_with(&id, self.named_beside(path));
-        if !self.slots.iter().any(|s| s.job.plugin == id) {
-            tracing::info!(
-                plugin = id,
-                "no model: name one in plugin.toml beside it, or in the configuration"
-            );
-        }
     }
 
     /// The models that `plugin.toml` beside a plugin names and that are not there yet.
@@ -388,18 +382,17 @@ impl Keeper {
     /// Gives a plugin that just came its models: those named beside it, and those that waited for its engine.
     fn serve_with(&mut self, id: &str, mut models: Vec<schema::Model>) {
         let Some(manifest) = self.plugins.get(id).map(|p| p.manifest.clone()) else { return };
-        let fits = |m: &schema::Model| {
-            choose::job(m, &[&manifest], &self.ground.config, &self.ground.metrics).is_ok()
-        };
-        models.extend(self.waiting.iter().filter(|m| fits(m)).cloned());
-        self.waiting.retain(|m| !fits(m));
-        if models.is_empty() {
+        let (beside, waiting) = (models.len(), std::mem::take(&mut self.waiting));
+        let (asked, others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|m| choose::has_engine(m, &[&manifest]));
+        (self.waiting, models) = (others, [models, asked].concat());
+        if models.is_empty() && !self.slots.iter().any(|s| s.job.plugin == id) {
             tracing::info!(
                 plugin = id,
                 "no model: name one in plugin.toml beside it, or in the configuration"
             );
         }
-        for model in models {
+        for (at, model) in models.into_iter().enumerate() {
             match choose::job(&model, &[&manifest], &self.ground.config, &self.ground.metrics) {
                 Ok(job) if self.slots.iter().any(|s| s.job.name == job.name) => {
                     tracing::error!(
@@ -415,6 +408,10 @@ impl Keeper {
                 }
                 Err(Misfit::NoEngine(message) | Misfit::Wrong(message)) => {
                     tracing::error!(plugin = id, "not served: {message}");
+                    // What the configuration asks for may fit a newer plugin; what stood beside this one comes with it.
+                    if at >= beside {
+                        self.waiting.push(model);
+                    }
                 }
             }
         }

@@ -135,6 +135,7 @@ fn canary(model: &Model) -> Result<(), String> {
         stop_tokens: model.text.eos_ids().to_vec(),
         stops: Vec::new(),
         sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+        ..Request::default()
     };
     let permit = worker.gate().at_once().ok_or("the fresh worker has no slot")?;
     worker.submit(Arc::clone(&flight), request, permit);

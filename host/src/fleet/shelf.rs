@@ -56,6 +56,7 @@ impl Plugin {
             Opened::apart(candidate, wanted.isolate_memory.map(|size| size.0), level)
         } else {
             self.opened += 1;
+            ground.marker.add(&self.manifest.id);
             ground.metrics.plugin_generations(&self.manifest.id, self.opened);
             Opened::here(candidate)
         };

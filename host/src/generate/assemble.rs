@@ -1,8 +1,9 @@
 //! From an engine's pieces to text that may be shown: token ids → bytes → whole characters → up to a stop string.
 
+use super::score::{Scored, Scores};
 use super::stop::Matcher;
 use super::utf8::Joiner;
-use super::{Finish, Piece, Usage};
+use super::{Finish, Logprobs, Piece, Usage};
 
 /// Turns token ids into bytes; one per generation.
 pub trait Detokenize: Send {
@@ -36,6 +37,20 @@ pub struct Assembler {
     pending: u32,
     usage: Usage,
     unknown_tokens: bool,
+    scores: Scores,
+    /// Nothing that is generated is wanted, only what is said of the prompt.
+    muted: bool,
+}
+
+/// What may be shown.
+#[derive(Debug, Default)]
+pub struct Shown<'a> {
+    /// Whole characters; empty only where scores come without any.
+    pub text: &'a str,
+    /// Generated tokens that it stands for.
+    pub tokens: u32,
+    /// Log-probabilities of the tokens that begin in it.
+    pub scores: &'a [Scored],
 }
 
 impl Assembler {
@@ -51,22 +66,46 @@ impl Assembler {
             pending: 0,
             usage: Usage { prompt: prompt_tokens, ..Usage::default() },
             unknown_tokens: false,
+            scores: Scores::default(),
+            muted: false,
         }
     }
 
-    /// Takes a piece. Text to show, with the tokens it stands for, goes to `show`, at most once.
-    pub fn push(&mut self, piece: Piece<'_>, show: impl FnOnce(&str, u32)) -> Progress {
+    /// Neither shows nor counts what is generated: the answer ends where the prompt does.
+    pub fn mute(mut self) -> Assembler {
+        self.muted = true;
+        self
+    }
+
+    /// Takes a piece. What may be shown goes to `show`, at most once.
+    pub fn push(&mut self, piece: Piece<'_>, show: impl FnOnce(Shown<'_>)) -> Progress {
         if let Some(n) = piece.prompt_tokens {
             self.usage.prompt = n;
         }
         if piece.cached_tokens.is_some() {
             self.usage.cached = piece.cached_tokens;
         }
+        if self.muted {
+            return match piece.finish {
+                None => Progress::Open,
+                Some(Finish::Stop | Finish::Length) => Progress::Ended(Finish::Length),
+                Some(other) => Progress::Ended(other),
+            };
+        }
         let new = u32::try_from(piece.tokens.len()).unwrap_or(u32::MAX);
         self.usage.completion = self.usage.completion.saturating_add(new);
         self.pending = self.pending.saturating_add(new);
         self.shown.clear();
-        let stopped = if piece.bytes.is_empty() { self.tokens(piece.tokens) } else { self.take(piece.bytes) };
+        let stopped = if piece.bytes.is_empty() {
+            self.tokens(piece.tokens, &piece.logprobs)
+        } else {
+            // The text of a piece belongs to its first token: the engine does not say where the others begin.
+            for (at, token) in piece.tokens.iter().enumerate() {
+                let bytes = if at == 0 { piece.bytes } else { &[] };
+                self.scores.token(*token, bytes, at, &piece.logprobs);
+            }
+            self.take(piece.bytes)
+        };
         let progress = match piece.finish {
             _ if stopped => Progress::StopString,
             Some(finish) => {
@@ -75,19 +114,28 @@ impl Assembler {
             }
             None => Progress::Open,
         };
-        if !self.shown.is_empty() {
-            show(&self.shown, std::mem::take(&mut self.pending));
+        let over = matches!(progress, Progress::Ended(_));
+        self.show(over, show);
+        if progress == Progress::StopString {
+            self.scores.cut();
         }
         progress
     }
 
+    fn show(&mut self, over: bool, show: impl FnOnce(Shown<'_>)) {
+        let bytes = self.shown.len();
+        let scores = if over { self.scores.rest(bytes) } else { self.scores.show(bytes) };
+        if bytes > 0 || !scores.is_empty() {
+            let tokens = if bytes > 0 { std::mem::take(&mut self.pending) } else { 0 };
+            show(Shown { text: &self.shown, tokens, scores });
+        }
+    }
+
     /// Gives up what was held back, when somebody else ends the generation.
-    pub fn abandon(&mut self, show: impl FnOnce(&str, u32)) {
+    pub fn abandon(&mut self, show: impl FnOnce(Shown<'_>)) {
         self.shown.clear();
         self.flush();
-        if !self.shown.is_empty() {
-            show(&self.shown, std::mem::take(&mut self.pending));
-        }
+        self.show(true, show);
     }
 
     /// The counts so far.
@@ -101,11 +149,12 @@ impl Assembler {
     }
 
     /// Token by token, so that the usage of a multi-token piece ends at the token that completed a stop string.
-    fn tokens(&mut self, tokens: &[u32]) -> bool {
+    fn tokens(&mut self, tokens: &[u32], logprobs: &Logprobs<'_>) -> bool {
         for (i, token) in tokens.iter().enumerate() {
             let mut bytes = std::mem::take(&mut self.bytes);
             bytes.clear();
             self.unknown_tokens |= !self.detokenizer.push(*token, &mut bytes);
+            self.scores.token(*token, &bytes, i, logprobs);
             let stopped = self.take(&bytes);
             self.bytes = bytes;
             if stopped {
@@ -160,9 +209,9 @@ mod tests {
 
     fn push(a: &mut Assembler, tokens: &[u32], finish: Option<Finish>) -> (String, u32, Progress) {
         let (mut text, mut n) = (String::new(), 0);
-        let progress = a.push(Piece { tokens, finish, ..Piece::default() }, |t, k| {
-            text.push_str(t);
-            n = k;
+        let progress = a.push(Piece { tokens, finish, ..Piece::default() }, |shown| {
+            text.push_str(shown.text);
+            n = shown.tokens;
         });
         (text, n, progress)
     }
@@ -191,7 +240,7 @@ mod tests {
         let mut b = Assembler::new(Box::new(Bytes), vec!["END".into()], 1);
         push(&mut b, &ids("E"), None);
         let mut rest = String::new();
-        b.abandon(|t, _| rest.push_str(t));
+        b.abandon(|shown| rest.push_str(shown.text));
         assert_eq!(rest, "E");
     }
 

@@ -13,6 +13,8 @@ pub enum Cause {
     CancelRoute,
     /// The client did not read.
     SlowClient,
+    /// Another choice of the same answer failed.
+    Sibling,
 }
 
 impl Cause {
@@ -22,6 +24,7 @@ impl Cause {
             Cause::ClientGone => "client_gone",
             Cause::CancelRoute => "cancel_route",
             Cause::SlowClient => "slow_client",
+            Cause::Sibling => "sibling_failed",
         }
     }
 }

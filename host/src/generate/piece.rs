@@ -50,6 +50,19 @@ pub enum Finish {
     Error(Failure),
 }
 
+/// Log-probabilities of a piece's tokens.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Logprobs<'a> {
+    /// One per token of the piece, or none at all.
+    pub chosen: &'a [f32],
+    /// Alternatives, `k` per token, most likely first.
+    pub top_ids: &'a [u32],
+    /// Their log-probabilities.
+    pub top: &'a [f32],
+    /// Alternatives per token.
+    pub k: usize,
+}
+
 /// A piece.
 #[derive(Debug, Clone, Default)]
 pub struct Piece<'a> {
@@ -61,6 +74,10 @@ pub struct Piece<'a> {
     pub prompt_tokens: Option<u32>,
     /// Of these, from a prefix cache.
     pub cached_tokens: Option<u32>,
+    /// Log-probabilities of `tokens`, where they were asked for.
+    pub logprobs: Logprobs<'a>,
+    /// Log-probability of each prompt token, the first not a number; in one piece, once.
+    pub prompt_logprobs: &'a [f32],
     /// Set on the last piece.
     pub finish: Option<Finish>,
 }

@@ -36,11 +36,23 @@ impl Default for Sampling {
     }
 }
 
+/// An addition to one token's logit before sampling.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
+pub struct Bias {
+    /// Token id.
+    pub token: u32,
+    /// Added to the logit.
+    pub bias: f32,
+}
+
 /// One generation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request {
     /// The client-visible id.
     pub id: String,
+    /// The same for all generations of one request.
+    pub group: u64,
     /// The served name of the model.
     pub model: String,
     /// The prompt.
@@ -57,4 +69,12 @@ pub struct Request {
     pub stops: Vec<String>,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// Additions to logits.
+    pub logit_bias: Vec<Bias>,
+    /// Where not empty, the only tokens that may be chosen.
+    pub allowed: Vec<u32>,
+    /// Log-probabilities that are wanted: none, or so many alternatives beside each chosen token.
+    pub logprobs: Option<u32>,
+    /// Log-probabilities of the prompt are wanted.
+    pub prompt_logprobs: bool,
 }

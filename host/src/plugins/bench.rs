@@ -286,6 +286,7 @@ impl Driver<'_> {
             stops: Vec::new(),
             sampling: Sampling { temperature: 0.0, ..Sampling::default() },
             tokens,
+            ..Request::default()
         }
     }
 }

@@ -14,16 +14,18 @@ use cascadia_plugin_api::abi::engine::{
     EngineV1, SINK_GO_ON, SINK_STOP, STEP_IDLE, STEP_MORE, STEP_WAIT, Sink, StepOut,
 };
 use cascadia_plugin_api::abi::prim::{Array, Str};
-use cascadia_plugin_api::abi::task::{self, Grammar, Task, Trace};
+use cascadia_plugin_api::abi::task::{self, Grammar, LogitBias, Task, Trace};
 use cascadia_plugin_api::ext::{LoadReport, ModelCardV1};
 use parking_lot::RwLock;
 
+use super::breach;
 use super::engine::{Engine, Load, Next, Receiver, Taken};
 use super::failed::{Failed, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
-use crate::generate::{Failure, Finish, Piece, Request};
+use super::strict::{self, Call};
+use crate::generate::{Bias, Failure, Finish, Logprobs, Piece, Request};
 
 /// Takes the boundary's chunks as they are pushed.
 pub(super) trait Chunks {
@@ -56,6 +58,7 @@ impl EngineHandle {
         link: &'static Link,
         engine: *mut c_void,
     ) -> EngineHandle {
+        link.strict.born();
         EngineHandle { library, link, engine: RwLock::new(Some(Instance(engine))) }
     }
 
@@ -81,6 +84,7 @@ impl EngineHandle {
             return Err((code::CLOSED, Failed::saying(CLOSED)));
         };
         let mut failed = Failed::default();
+        let _call = self.link.strict.enter(Call::Submit);
         // SAFETY: the engine lives while the lock is held; the caller vouches for what the task views.
         let code = unsafe { (self.library.engine.submit)(engine.0, task, failed.out()) };
         if code == code::OK { Ok(()) } else { Err((code, failed)) }
@@ -100,6 +104,7 @@ impl EngineHandle {
         let mut failed = Failed::default();
         let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push };
         let budget = u32::try_from(budget.as_micros()).unwrap_or(u32::MAX);
+        let _call = self.link.strict.enter(Call::Step);
         self.link.add_steps(1);
         let inside = Inside::enter(self.link, chunks);
         // SAFETY: the engine lives while the lock is held; sink, out and error callback outlive the call.
@@ -115,10 +120,15 @@ impl EngineHandle {
         let Some(engine) = self.engine.write().take() else { return Ok(()) };
         // SAFETY: taken out under the write lock: no call is running and none will begin.
         let code = unsafe {
+            let closing = self.link.strict.enter(Call::Close);
             let code = (self.library.engine.close)(engine.0, millis, failed.out());
+            drop(closing);
+            let _call = self.link.strict.enter(Call::Destroy);
             (self.library.engine.destroy)(engine.0);
             code
         };
+        self.link.close_links();
+        self.link.strict.gone();
         if code == code::OK { Ok(()) } else { Err((code, failed)) }
     }
 }
@@ -158,6 +168,7 @@ impl Engine for EngineHandle {
     fn cancel(&self, id: u64) {
         self.link.raise(id);
         if let Some(engine) = self.engine.read_recursive().as_ref() {
+            let _call = self.link.strict.enter(Call::Cancel);
             // SAFETY: the engine lives while the lock is held. The code says nothing that matters: unknown ids are fine.
             unsafe { (self.library.engine.cancel)(engine.0, id) };
         }
@@ -178,6 +189,7 @@ impl Engine for EngineHandle {
             kv_blocks_total: 0,
             tokens_cached: 0,
         };
+        let _call = self.link.strict.enter(Call::Report);
         // SAFETY: the engine lives while the lock is held; `out` outlives the call.
         if unsafe { (table.report)(engine.0, &raw mut out) } != code::OK {
             return Load::default();
@@ -198,6 +210,12 @@ impl Engine for EngineHandle {
 
 const CLOSED: &str = "the engine is closed";
 
+// A bias of the host is one of the boundary.
+const _: () = assert!(
+    size_of::<Bias>() == size_of::<LogitBias>()
+        && core::mem::offset_of!(Bias, bias) == core::mem::offset_of!(LogitBias, bias)
+);
+
 /// The request as the boundary's task; it views `r`.
 pub(super) fn task(id: u64, r: &Request) -> Task {
     let text = |s: &str| Str::new(s.as_bytes());
@@ -205,9 +223,12 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
     let s = &r.sampling;
     Task {
         struct_size: size_of::<Task>() as u32,
-        flags: flag(r.ignore_eos, task::IGNORE_EOS) | flag(s.seed.is_some(), task::HAS_SEED),
+        flags: flag(r.ignore_eos, task::IGNORE_EOS)
+            | flag(s.seed.is_some(), task::HAS_SEED)
+            | flag(r.logprobs.is_some(), task::LOGPROBS)
+            | flag(r.prompt_logprobs, task::PROMPT_LOGPROBS),
         task: id,
-        group: id,
+        group: r.group,
         request_id: text(&r.id),
         session_id: Str::EMPTY,
         trace: Trace { trace_id: [0; 16], span_id: [0; 8], flags: 0 },
@@ -225,11 +246,11 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
         frequency_penalty: s.frequency_penalty,
         presence_penalty: s.presence_penalty,
         seed: s.seed.unwrap_or(0),
-        logit_bias: Array::EMPTY,
+        logit_bias: Array::new(&r.logit_bias),
         banned: Array::EMPTY,
-        allowed: Array::EMPTY,
+        allowed: Array::new(&r.allowed),
         stop_tokens: Array::new(&r.stop_tokens),
-        top_logprobs: 0,
+        top_logprobs: r.logprobs.unwrap_or(0),
         prompt_top_logprobs: 0,
         generated_from: r.tokens.len() as u64,
         grammar: Grammar { kind: task::GRAMMAR_NONE, flags: 0, text: Str::EMPTY },
@@ -256,28 +277,35 @@ thread_local! {
 }
 
 /// Ends the reception when the step returns.
-struct Leave;
+struct Leave(&'static Link);
 
 impl Inside {
     fn enter(link: &'static Link, receiver: &mut dyn Chunks) -> Leave {
         // SAFETY: only the lifetime is changed; `Leave` ends the reception before the borrow ends.
         let receiver =
             unsafe { std::mem::transmute::<*mut (dyn Chunks + '_), *mut (dyn Chunks + 'static)>(receiver) };
+        link.strict.stepping(true);
         INSIDE.set(Some(Inside { link, receiver }));
-        Leave
+        Leave(link)
     }
 }
 
 impl Drop for Leave {
     fn drop(&mut self) {
         INSIDE.set(None);
+        self.0.strict.stepping(false);
     }
 }
 
 unsafe extern "C" fn push(ctx: *mut c_void, chunks: Array) -> u32 {
     let pushed = catch_unwind(AssertUnwindSafe(|| {
-        let Some(inside) = INSIDE.get() else { return SINK_STOP };
+        let _push = strict::pushing();
+        let Some(inside) = INSIDE.get() else {
+            breach::stray_push(ctx as usize);
+            return SINK_STOP;
+        };
         if !std::ptr::eq(inside.link, ctx.cast::<Link>()) {
+            breach::stray_push(ctx as usize);
             return SINK_STOP;
         }
         // SAFETY: set by `enter` on this thread and unset before the step ends that the receiver is borrowed for.
@@ -314,6 +342,11 @@ impl Chunks for Pieces<'_> {
 pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
     // SAFETY: the caller vouches for it.
     let (tokens, bytes) = unsafe { (chunk.tokens.scalars::<u32>(), chunk.bytes.bytes()) };
+    // SAFETY: as above.
+    let (chosen, top_ids, top, prompt_logprobs) = unsafe {
+        let (ids, top) = (chunk.top_ids.scalars::<u32>(), chunk.top_logprobs.scalars::<f32>());
+        (chunk.logprobs.scalars::<f32>(), ids, top, chunk.prompt_logprobs.scalars::<f32>())
+    };
     let has = |bit: u32| chunk.flags & bit != 0;
     let finish = match chunk.finish {
         wire::FINISH_NONE => None,
@@ -328,6 +361,8 @@ pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
         bytes,
         prompt_tokens: has(wire::HAS_PROMPT_TOKENS).then_some(chunk.prompt_tokens),
         cached_tokens: has(wire::HAS_CACHED_TOKENS).then_some(chunk.cached_tokens),
+        logprobs: Logprobs { chosen: &chosen, top_ids: &top_ids, top: &top, k: chunk.top_k as usize },
+        prompt_logprobs: &prompt_logprobs,
         finish,
     };
     receiver.piece(chunk.task, piece);

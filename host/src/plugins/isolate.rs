@@ -6,6 +6,7 @@
 pub mod bell;
 pub mod child;
 mod frame;
+mod home;
 mod ledger;
 mod news;
 mod pack;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::generate::assemble::Progress;
+use crate::generate::assemble::{Progress, Shown};
 use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, Piece, Usage};
 
 /// How a flight's bytes are kept.
@@ -149,8 +149,11 @@ impl Flight {
         }
         let Live { assembler, consumer } = live;
         let (bytes, mut shown) = (&mut state.bytes, 0);
-        let progress = assembler.push(piece, |text, tokens| {
-            consumer.write(Event::Text { text, tokens }, bytes);
+        if !piece.prompt_logprobs.is_empty() {
+            consumer.write(Event::Prompt(piece.prompt_logprobs), bytes);
+        }
+        let progress = assembler.push(piece, |Shown { text, tokens, scores }| {
+            consumer.write(Event::Text { text, tokens, scores }, bytes);
             shown = tokens;
         });
         if assembler.take_unknown_tokens() {
@@ -188,8 +191,8 @@ impl Flight {
             let Live { assembler, consumer } = live;
             let mut bytes = Vec::new();
             let mut shown = 0;
-            assembler.abandon(|text, tokens| {
-                consumer.write(Event::Text { text, tokens }, &mut bytes);
+            assembler.abandon(|Shown { text, tokens, scores }| {
+                consumer.write(Event::Text { text, tokens, scores }, &mut bytes);
                 shown = tokens;
             });
             state.bytes.extend_from_slice(&bytes);

@@ -48,6 +48,13 @@ impl Generation {
         &self.flight
     }
 
+    /// Ends it from the client's side, if it has not ended.
+    pub fn cancel(&self, cause: Cause) {
+        if self.flight.end(End::Cancelled(cause)) {
+            self.worker.cancel(self.flight.task);
+        }
+    }
+
     /// Bytes are being handed to the client's connection. The first with tokens is the time to first token, each later
     /// one is as many equal samples as it has tokens.
     pub fn hand_over(&mut self, ready: &Ready, now: Instant) {
@@ -142,9 +149,7 @@ impl Generation {
 impl Drop for Generation {
     fn drop(&mut self) {
         // Nobody will read any more: the engine must not work on.
-        if self.flight.end(End::Cancelled(Cause::ClientGone)) {
-            self.worker.cancel(self.flight.task);
-        }
+        self.cancel(Cause::ClientGone);
         self.book();
         self.metrics.inflight.dec();
     }

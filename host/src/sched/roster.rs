@@ -12,8 +12,9 @@ use super::flight::Flight;
 use super::worker::Worker;
 use crate::generate::{Cause, End};
 
+/// A request: its generations, and the worker that has them.
 struct Entry {
-    flight: Weak<Flight>,
+    flights: Vec<Weak<Flight>>,
     worker: Arc<Worker>,
 }
 
@@ -31,11 +32,17 @@ pub struct Ticket {
 
 impl Roster {
     /// Puts a request on the roster; none when a running one has the same id.
-    pub fn enter(self: &Arc<Roster>, id: &str, flight: &Arc<Flight>, worker: &Arc<Worker>) -> Option<Ticket> {
+    pub fn enter(
+        self: &Arc<Roster>,
+        id: &str,
+        flights: &[Arc<Flight>],
+        worker: &Arc<Worker>,
+    ) -> Option<Ticket> {
         use std::collections::hash_map::Entry::Vacant;
         match self.entries.lock().entry(id.to_owned()) {
             Vacant(slot) => {
-                slot.insert(Entry { flight: Arc::downgrade(flight), worker: Arc::clone(worker) });
+                let flights = flights.iter().map(Arc::downgrade).collect();
+                slot.insert(Entry { flights, worker: Arc::clone(worker) });
                 Some(Ticket { roster: Arc::clone(self), id: id.to_owned() })
             }
             std::collections::hash_map::Entry::Occupied(_) => None,
@@ -44,12 +51,11 @@ impl Roster {
 
     /// Cancels a request; an id that is not running is nothing to do.
     pub fn cancel(&self, id: &str) {
-        let found =
-            self.entries.lock().get(id).and_then(|e| Some((e.flight.upgrade()?, Arc::clone(&e.worker))));
-        if let Some((flight, worker)) = found
-            && flight.end(End::Cancelled(Cause::CancelRoute))
-        {
-            worker.cancel(flight.task);
+        let found = self.entries.lock().get(id).map(Entry::running);
+        for (flight, worker) in found.unwrap_or_default() {
+            if flight.end(End::Cancelled(Cause::CancelRoute)) {
+                worker.cancel(flight.task);
+            }
         }
     }
 
@@ -84,8 +90,14 @@ impl Roster {
     }
 
     fn running(&self) -> Vec<(Arc<Flight>, Arc<Worker>)> {
-        let entries = self.entries.lock();
-        entries.values().filter_map(|e| Some((e.flight.upgrade()?, Arc::clone(&e.worker)))).collect()
+        self.entries.lock().values().flat_map(Entry::running).collect()
+    }
+}
+
+impl Entry {
+    fn running(&self) -> Vec<(Arc<Flight>, Arc<Worker>)> {
+        let flights = self.flights.iter().filter_map(Weak::upgrade);
+        flights.map(|flight| (flight, Arc::clone(&self.worker))).collect()
     }
 }
 

@@ -32,7 +32,11 @@ pub(crate) fn crash(how: Option<Crash>, site: Site) {
             let nowhere = unsafe { std::mem::transmute::<usize, extern "C" fn()>(8) };
             nowhere();
         }
-        Crash::Exit => std::process::exit(3),
+        Crash::Exit =>
+        {
+            #[expect(clippy::disallowed_methods, reason = "a library that ends its host is what is shown")]
+            std::process::exit(3)
+        }
         Crash::Hog => {
             let mut held: Vec<Vec<u8>> = Vec::new();
             loop {

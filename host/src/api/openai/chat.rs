@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use hyper::Response;
 
+use super::encode::Prompt;
 use super::frames::Dialect;
 use super::intake::intake;
 use super::messages;
 use super::params::Params;
-use super::run::{self, Plan, Prompt};
+use super::refused;
+use super::run::{self, Plan, Who};
 use crate::api::{Api, Call, Refusal};
 use crate::http::Body;
 use crate::prompt::template::ChatOptions;
@@ -16,13 +18,16 @@ use crate::prompt::template::ChatOptions;
 /// Answers a chat.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
     let (mut fields, model) = intake(api, call.request).await?;
+    let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let messages = messages::read(fields.take("messages"))?;
-    let params = Params::read(&mut fields, &model, api.config.limits.max_choices)?;
+    let params = Params::read(&mut fields, &model, Dialect::Chat, 1, api.config.limits.max_choices)?;
     let mut options = ChatOptions::new(i64::try_from(crate::models::unix_now()).unwrap_or(0));
     options.max_bytes = usize::try_from(api.max_body()).unwrap_or(usize::MAX);
     if let Some(extra) = fields.object("chat_template_kwargs")? {
         options.extra = extra.into_map();
     }
-    let plan = Plan { model, params, prompt: Prompt::Chat { messages, options }, dialect: Dialect::Chat };
-    run::run(api, plan, &call.id, call.connection.token).await
+    refused::rest(api, &fields)?;
+    let plan =
+        Plan { model, params, prompts: vec![Prompt::Chat { messages, options }], dialect: Dialect::Chat };
+    run::run(api, plan, &who).await
 }

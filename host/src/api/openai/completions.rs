@@ -5,11 +5,13 @@ use std::sync::Arc;
 use hyper::Response;
 use serde_json::Value;
 
+use super::encode::Prompt;
 use super::fields::wrong;
 use super::frames::Dialect;
 use super::intake::intake;
 use super::params::Params;
-use super::run::{self, Plan, Prompt};
+use super::refused;
+use super::run::{self, Plan, Who};
 use crate::api::{Api, Call, Refusal};
 use crate::error::{ApiError, Code};
 use crate::http::Body;
@@ -17,25 +19,37 @@ use crate::http::Body;
 /// Tokens when the client names no number, as the API's reference says.
 const DEFAULT_MAX_TOKENS: u32 = 16;
 
-/// Completes a prompt.
+/// Completes prompts.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
     let (mut fields, model) = intake(api, call.request).await?;
-    let prompt = prompt(fields.take("prompt"))?;
-    let mut params = Params::read(&mut fields, &model, api.config.limits.max_choices)?;
+    let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
+    let prompts = prompts(fields.take("prompt"))?;
+    let most = api.config.limits.max_choices;
+    let mut params = Params::read(&mut fields, &model, Dialect::Text, prompts.len(), most)?;
+    refused::rest(api, &fields)?;
     params.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);
-    let plan = Plan { model, params, prompt, dialect: Dialect::Text };
-    run::run(api, plan, &call.id, call.connection.token).await
+    let plan = Plan { model, params, prompts, dialect: Dialect::Text };
+    run::run(api, plan, &who).await
 }
 
-/// A text, a list of token ids, or a list with one of either.
-fn prompt(value: Option<Value>) -> Result<Prompt, ApiError> {
-    let empty = || ApiError::new(Code::EmptyPrompt, "prompt is missing or empty").param("prompt");
+/// A text, a list of token ids, or a list of either.
+fn prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
     match value {
         None => Err(empty()),
-        Some(Value::String(text)) if text.is_empty() => Err(empty()),
-        Some(Value::String(text)) => Ok(Prompt::Text(text)),
         Some(Value::Array(items)) if items.is_empty() => Err(empty()),
-        Some(Value::Array(items)) if items.iter().all(Value::is_u64) => {
+        Some(Value::Array(items)) if items.iter().all(|v| v.is_string() || v.is_array()) => {
+            items.into_iter().map(one).collect()
+        }
+        Some(single) => one(single).map(|prompt| vec![prompt]),
+    }
+}
+
+fn one(value: Value) -> Result<Prompt, ApiError> {
+    match value {
+        Value::String(text) if text.is_empty() => Err(empty()),
+        Value::String(text) => Ok(Prompt::Text(text)),
+        Value::Array(items) if items.is_empty() => Err(empty()),
+        Value::Array(items) if items.iter().all(Value::is_u64) => {
             let ids = items
                 .iter()
                 .map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok()))
@@ -44,18 +58,12 @@ fn prompt(value: Option<Value>) -> Result<Prompt, ApiError> {
                 || ApiError::new(Code::InvalidValue, "prompt has a token id over 32 bits").param("prompt");
             Ok(Prompt::Tokens(ids.ok_or_else(bad)?))
         }
-        Some(Value::Array(mut items)) if items.len() == 1 => match items.remove(0) {
-            one @ (Value::String(_) | Value::Array(_)) if !matches!(&one, Value::Array(a) if !a.iter().all(Value::is_u64)) => {
-                prompt(Some(one))
-            }
-            other => Err(wrong("prompt", "a string or a list of token ids", &other)),
-        },
-        Some(Value::Array(items)) if items.iter().all(|v| v.is_string() || v.is_array()) => {
-            let message = format!("prompt has {} prompts; this version takes one a request", items.len());
-            Err(ApiError::new(Code::MultiPrompt, message).param("prompt"))
-        }
-        Some(other) => Err(wrong("prompt", "a string or a list of token ids", &other)),
+        other => Err(wrong("prompt", "a string, a list of token ids, or a list of these", &other)),
     }
+}
+
+fn empty() -> ApiError {
+    ApiError::new(Code::EmptyPrompt, "prompt is missing or empty").param("prompt")
 }
 
 #[cfg(test)]
@@ -64,17 +72,28 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_prompt_is_one_text_or_one_list_of_ids() {
-        assert!(matches!(prompt(Some(json!("x"))), Ok(Prompt::Text(t)) if t == "x"));
-        assert!(matches!(prompt(Some(json!(["x"]))), Ok(Prompt::Text(_))));
-        assert!(matches!(prompt(Some(json!([1, 2]))), Ok(Prompt::Tokens(t)) if t == [1, 2]));
-        assert!(matches!(prompt(Some(json!([[1, 2]]))), Ok(Prompt::Tokens(_))));
-        let code = |v: Value| prompt(Some(v)).err().map(|e| e.code);
+    fn a_prompt_is_a_text_a_list_of_ids_or_several_of_these() {
+        let shape = |v: Value| {
+            let prompts = prompts(Some(v)).expect("valid");
+            prompts
+                .iter()
+                .map(|p| match p {
+                    Prompt::Text(text) => text.clone(),
+                    Prompt::Tokens(ids) => format!("{ids:?}"),
+                    other => format!("{other:?}"),
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(shape(json!("x")), ["x"]);
+        assert_eq!(shape(json!(["x"])), ["x"]);
+        assert_eq!(shape(json!([1, 2])), ["[1, 2]"]);
+        assert_eq!(shape(json!([[1, 2], "y", [3]])), ["[1, 2]", "y", "[3]"]);
+        let code = |v: Value| prompts(Some(v)).err().map(|e| e.code);
         assert_eq!(code(json!("")), Some(Code::EmptyPrompt));
         assert_eq!(code(json!([])), Some(Code::EmptyPrompt));
-        assert_eq!(code(json!(["a", "b"])), Some(Code::MultiPrompt));
-        assert_eq!(code(json!([[1], [2]])), Some(Code::MultiPrompt));
+        assert_eq!(code(json!(["a", ""])), Some(Code::EmptyPrompt));
         assert_eq!(code(json!([["a"]])), Some(Code::InvalidValue));
+        assert_eq!(code(json!([1, "a"])), Some(Code::InvalidValue));
         assert_eq!(code(json!([5_000_000_000_u64])), Some(Code::InvalidValue));
         assert_eq!(code(json!({})), Some(Code::InvalidValue));
     }

@@ -26,6 +26,11 @@ impl Fields {
         self.0.remove(name).filter(|v| !v.is_null())
     }
 
+    /// Puts a field back.
+    pub(super) fn put(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), value);
+    }
+
     /// A text.
     pub(super) fn string(&mut self, name: &str) -> Result<Option<String>, ApiError> {
         match self.take(name) {
@@ -85,6 +90,11 @@ impl Fields {
             items.iter().map(|v| v.as_u64().and_then(|n| u32::try_from(n).ok())).collect::<Option<Vec<_>>>()
         });
         ids.ok_or_else(|| wrong(name, "a list of at most 4096 token ids", &value))
+    }
+
+    /// Names of what is left.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// What is left, for templates that read extras.

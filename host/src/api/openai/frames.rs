@@ -1,10 +1,15 @@
-//! Writes a generation as server-sent events. Everything but the text is made once per stream.
+//! Writes the choices of an answer as server-sent events. Everything but the text is made once per choice.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::logprobs;
 use crate::error::{ApiError, Code};
-use crate::generate::{Consumer, End, Event, Usage};
+use crate::generate::{Consumer, End, Event, Scored, Usage};
 use crate::http::respond::error_body;
+use crate::http::stream::Tail;
+use crate::prompt::Text;
 
 /// Which endpoint's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,26 +50,61 @@ impl Dialect {
     }
 }
 
-/// Writes the events of one stream.
+/// What the consumers of one choice need to know of it.
+#[derive(Clone)]
+pub(super) struct Choice {
+    /// Its place in the answer.
+    pub(super) index: usize,
+    /// The prompt, where the answer begins with it.
+    pub(super) echo: Option<Echo>,
+    /// The vocabulary, where log-probabilities are told.
+    pub(super) logprobs: Option<Arc<Text>>,
+}
+
+/// A prompt that is part of the answer.
+#[derive(Clone)]
+pub(super) struct Echo {
+    /// Its text.
+    pub(super) text: String,
+    /// Its tokens.
+    pub(super) tokens: Vec<u32>,
+}
+
+/// Writes the events of one choice.
 pub(super) struct Frames {
     dialect: Dialect,
     labels: Labels,
     include_usage: bool,
+    choice: Choice,
     /// A text event up to its JSON string.
     before: Vec<u8>,
     /// And behind it.
     after: Vec<u8>,
     greeted: bool,
+    /// Log-probabilities of the prompt, until they are told.
+    prompt: Vec<f32>,
+    /// Characters told so far, where log-probabilities are.
+    offset: usize,
 }
 
 impl Frames {
-    /// A stream of that dialect.
-    pub(super) fn new(dialect: Dialect, labels: Labels, include_usage: bool) -> Frames {
-        let mut frames =
-            Frames { dialect, labels, include_usage, before: Vec::new(), after: Vec::new(), greeted: false };
+    /// A choice in that dialect.
+    pub(super) fn new(dialect: Dialect, labels: Labels, include_usage: bool, choice: Choice) -> Frames {
+        let mut frames = Frames {
+            dialect,
+            labels,
+            include_usage,
+            choice,
+            before: Vec::new(),
+            after: Vec::new(),
+            greeted: false,
+            prompt: Vec::new(),
+            offset: 0,
+        };
         // The template is a frame with a mark for its text, cut at the mark: one place knows what a frame looks like.
         const MARK: &str = "\"\u{1}\"";
-        let whole = frames.chunk(json!("\u{2}"), Value::Null).to_string().replace("\"\\u0002\"", MARK);
+        let whole = frames.chunk(json!("\u{2}"), Value::Null, Value::Null);
+        let whole = whole.to_string().replace("\"\\u0002\"", MARK);
         if let Some((before, after)) = whole.split_once(MARK) {
             frames.before = format!("data: {before}").into_bytes();
             frames.after = format!("{after}\n\n").into_bytes();
@@ -72,75 +112,116 @@ impl Frames {
         frames
     }
 
-    fn object(&self, choices: Value) -> Value {
-        let l = &self.labels;
-        let mut object = json!({
-            "id": l.id,
-            "object": self.dialect.chunk_object(),
-            "created": l.created,
-            "model": l.model,
-            "system_fingerprint": l.fingerprint,
-            "choices": choices,
-        });
-        if self.include_usage {
-            object["usage"] = Value::Null;
-        }
-        object
+    fn chunk(&self, text: Value, logprobs: Value, finish: Value) -> Value {
+        let (key, content) = match self.dialect {
+            Dialect::Chat if text.is_null() => ("delta", json!({})),
+            Dialect::Chat => ("delta", json!({"content": text})),
+            Dialect::Text if text.is_null() => ("text", json!("")),
+            Dialect::Text => ("text", text),
+        };
+        let index = self.choice.index;
+        let choice = json!([{"index": index, key: content, "logprobs": logprobs, "finish_reason": finish}]);
+        object(self.dialect, &self.labels, self.include_usage, choice)
     }
 
-    fn chunk(&self, text: Value, finish: Value) -> Value {
-        self.object(match self.dialect {
-            Dialect::Chat => {
-                let delta = if text.is_null() { json!({}) } else { json!({"content": text}) };
-                json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}])
-            }
-            Dialect::Text => {
-                let text = if text.is_null() { json!("") } else { text };
-                json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": finish}])
-            }
-        })
-    }
-
-    /// Chats begin with the role, once.
+    /// Chats begin with the role, echoes with the prompt, once.
     fn greet(&mut self, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.greeted, true) && self.dialect == Dialect::Chat {
+        if std::mem::replace(&mut self.greeted, true) {
+            return;
+        }
+        if self.dialect == Dialect::Chat {
             let delta = json!({"role": "assistant", "content": ""});
-            let choice = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": null}]);
-            event(out, &self.object(choice));
+            let index = self.choice.index;
+            let choice = json!([{"index": index, "delta": delta, "logprobs": null, "finish_reason": null}]);
+            event(out, &object(self.dialect, &self.labels, self.include_usage, choice));
+        }
+        if let Some(Echo { text, tokens }) = self.choice.echo.take() {
+            let prompt = std::mem::take(&mut self.prompt);
+            let told = |vocabulary: &Arc<Text>| {
+                logprobs::completion(Some((&tokens, &prompt)), &[], vocabulary, &mut self.offset)
+            };
+            let logprobs = self.choice.logprobs.as_ref().map_or(Value::Null, told);
+            event(out, &self.chunk(Value::String(text), logprobs, Value::Null));
         }
     }
 
-    fn end(&mut self, end: &End, usage: Usage, out: &mut Vec<u8>) {
-        match failure(end) {
-            // No finish chunk: a client must not take it for a whole answer.
-            Some(error) => event(out, &error_body(&error)),
+    fn text(&mut self, text: &str, scores: &[Scored], out: &mut Vec<u8>) {
+        match &self.choice.logprobs {
+            None if text.is_empty() => {}
             None => {
-                self.greet(out);
-                event(out, &self.chunk(Value::Null, json!(finish_reason(end))));
-                if self.include_usage {
-                    let mut object = self.object(json!([]));
-                    object["usage"] = usage_object(usage);
-                    event(out, &object);
-                }
+                out.extend_from_slice(&self.before);
+                // Writing to a vector cannot fail, and a text is always JSON.
+                serde_json::to_writer(&mut *out, text).unwrap_or_default();
+                out.extend_from_slice(&self.after);
             }
+            Some(vocabulary) => {
+                let logprobs = match self.dialect {
+                    Dialect::Chat => logprobs::chat(scores, vocabulary),
+                    Dialect::Text => logprobs::completion(None, scores, vocabulary, &mut self.offset),
+                };
+                event(out, &self.chunk(json!(text), logprobs, Value::Null));
+            }
+        }
+    }
+}
+
+impl Consumer for Frames {
+    fn write(&mut self, event_: Event<'_>, out: &mut Vec<u8>) {
+        match event_ {
+            Event::Prompt(logprobs) => self.prompt = logprobs.to_vec(),
+            Event::Text { text, scores, .. } => {
+                self.greet(out);
+                self.text(text, scores, out);
+            }
+            // No finish chunk after a failure: a client must not take it for a whole answer.
+            Event::End { end, .. } if failure(end).is_some() => {}
+            Event::End { end, .. } => {
+                self.greet(out);
+                event(out, &self.chunk(Value::Null, Value::Null, json!(finish_reason(end))));
+            }
+        }
+    }
+}
+
+/// What follows when all choices of a stream have ended.
+pub(super) struct Last {
+    pub(super) dialect: Dialect,
+    pub(super) labels: Labels,
+    pub(super) include_usage: bool,
+    /// Choices that each prompt has: its tokens count once.
+    pub(super) choices_each: usize,
+}
+
+impl Tail for Last {
+    fn write(&self, ends: &[(End, Usage)], out: &mut Vec<u8>) {
+        let failed = ends.iter().find_map(|(end, _)| failure(end));
+        match failed {
+            Some(error) => event(out, &error_body(&error)),
+            None if self.include_usage => {
+                let mut object = object(self.dialect, &self.labels, true, json!([]));
+                let usages: Vec<Usage> = ends.iter().map(|(_, usage)| *usage).collect();
+                object["usage"] = usage_object(&usages, self.choices_each);
+                event(out, &object);
+            }
+            None => {}
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
 }
 
-impl Consumer for Frames {
-    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
-        match event {
-            Event::Text { text, .. } => {
-                self.greet(out);
-                out.extend_from_slice(&self.before);
-                // Writing to a vector cannot fail.
-                serde_json::to_writer(&mut *out, text).unwrap_or_default();
-                out.extend_from_slice(&self.after);
-            }
-            Event::End { end, usage } => self.end(end, usage, out),
-        }
+fn object(dialect: Dialect, labels: &Labels, include_usage: bool, choices: Value) -> Value {
+    let mut object = json!({
+        "id": labels.id,
+        "object": dialect.chunk_object(),
+        "created": labels.created,
+        "model": labels.model,
+        "system_fingerprint": labels.fingerprint,
+        "choices": choices,
+    });
+    if include_usage {
+        object["usage"] = Value::Null;
     }
+    object
 }
 
 fn event(out: &mut Vec<u8>, object: &Value) {
@@ -164,14 +245,18 @@ pub(super) fn finish_reason(end: &End) -> &'static str {
     if matches!(end, End::Length) { "length" } else { "stop" }
 }
 
-/// The counts, as the API has them.
-pub(super) fn usage_object(usage: Usage) -> Value {
+/// The counts, as the API has them: each prompt once, every choice.
+pub(super) fn usage_object(usages: &[Usage], choices_each: usize) -> Value {
+    let prompts = usages.iter().step_by(choices_each.max(1));
+    let prompt: u64 = prompts.clone().map(|usage| u64::from(usage.prompt)).sum();
+    let completion: u64 = usages.iter().map(|usage| u64::from(usage.completion)).sum();
+    let cached: Option<u64> = prompts.filter_map(|usage| usage.cached).map(u64::from).reduce(|a, b| a + b);
     let mut object = json!({
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.completion,
-        "total_tokens": u64::from(usage.prompt) + u64::from(usage.completion),
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
     });
-    if let Some(cached) = usage.cached {
+    if let Some(cached) = cached {
         object["prompt_tokens_details"] = json!({"cached_tokens": cached});
     }
     object
@@ -185,14 +270,20 @@ mod tests {
         Labels { id: "x-1".into(), created: 7, model: "m\"1".into(), fingerprint: "fp".into() }
     }
 
-    fn events(frames: &mut Frames, list: &[Event<'_>]) -> Vec<String> {
+    fn choice() -> Choice {
+        Choice { index: 0, echo: None, logprobs: None }
+    }
+
+    /// The events of a choice that says `text` and ends so, and what follows.
+    fn events(dialect: Dialect, text: &str, end: &End, usage: Usage) -> Vec<String> {
+        let mut frames = Frames::new(dialect, labels(), true, choice());
         let mut out = Vec::new();
-        for event in list {
-            match event {
-                Event::Text { text, tokens } => frames.write(Event::Text { text, tokens: *tokens }, &mut out),
-                Event::End { end, usage } => frames.write(Event::End { end, usage: *usage }, &mut out),
-            }
+        if !text.is_empty() {
+            frames.write(Event::Text { text, tokens: 2, scores: &[] }, &mut out);
         }
+        frames.write(Event::End { end, usage }, &mut out);
+        let last = Last { dialect, labels: labels(), include_usage: true, choices_each: 1 };
+        last.write(&[(end.clone(), usage)], &mut out);
         let text = String::from_utf8(out).expect("text");
         assert!(text.ends_with("\n\n"));
         text.trim_end().split("\n\n").map(|e| e.strip_prefix("data: ").expect("data").to_owned()).collect()
@@ -200,11 +291,9 @@ mod tests {
 
     #[test]
     fn a_chat_is_role_text_finish_usage_done() {
-        let mut frames = Frames::new(Dialect::Chat, labels(), true);
         let usage = Usage { prompt: 3, cached: Some(1), completion: 2 };
         let hard = "a\"b\\c\n\u{1F600}\u{1}";
-        let list = [Event::Text { text: hard, tokens: 2 }, Event::End { end: &End::Length, usage }];
-        let events = events(&mut frames, &list);
+        let events = events(Dialect::Chat, hard, &End::Length, usage);
         let parsed: Vec<Value> = events[..4].iter().map(|e| serde_json::from_str(e).expect("JSON")).collect();
         assert_eq!(parsed[0]["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
         assert_eq!(parsed[1]["choices"][0]["delta"], json!({"content": hard}));
@@ -226,10 +315,19 @@ mod tests {
 
     #[test]
     fn a_failure_is_an_error_then_done_without_finish() {
-        let mut frames = Frames::new(Dialect::Text, labels(), true);
-        let events = events(&mut frames, &[Event::End { end: &End::Teardown, usage: Usage::default() }]);
+        let events = events(Dialect::Text, "", &End::Teardown, Usage::default());
         let error: Value = serde_json::from_str(&events[0]).expect("JSON");
         assert_eq!(error["error"]["code"], "draining");
         assert_eq!(events[1..], ["[DONE]".to_owned()]);
+    }
+
+    #[test]
+    fn a_prompt_counts_once_however_many_choices_it_has() {
+        let usage = |prompt, completion| Usage { prompt, cached: None, completion };
+        let all = [usage(3, 1), usage(3, 2), usage(5, 1), usage(5, 1)];
+        assert_eq!(
+            usage_object(&all, 2),
+            json!({"prompt_tokens": 8, "completion_tokens": 5, "total_tokens": 13})
+        );
     }
 }

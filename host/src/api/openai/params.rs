@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use super::fields::{Fields, unsupported, wrong};
+use super::frames::Dialect;
+use super::refused;
 use crate::error::{ApiError, Code};
-use crate::generate::Sampling;
+use crate::generate::{Bias, Sampling};
 use crate::models::Model;
 use cascadia_plugin_api::ext::features;
 
@@ -28,6 +30,16 @@ pub(super) struct Params {
     pub(super) stops: Vec<String>,
     /// How tokens are chosen.
     pub(super) sampling: Sampling,
+    /// Additions to logits.
+    pub(super) logit_bias: Vec<Bias>,
+    /// Where not empty, the only tokens that may be chosen.
+    pub(super) allowed: Vec<u32>,
+    /// Log-probabilities that are wanted: none, or so many alternatives beside each chosen token.
+    pub(super) logprobs: Option<u32>,
+    /// The answer begins with the prompt.
+    pub(super) echo: bool,
+    /// Choices of each prompt.
+    pub(super) choices: usize,
     /// Stream the answer.
     pub(super) stream: bool,
     /// Send the counts at the end of the stream.
@@ -35,14 +47,22 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Takes the shared fields out of `fields`. `max_choices` bounds `n`.
-    pub(super) fn read(fields: &mut Fields, model: &Model, max_choices: usize) -> Result<Params, ApiError> {
-        choices(fields, max_choices)?;
-        not_yet(fields)?;
-        let max_tokens = match fields.integer("max_completion_tokens", 1, MAX_TOKENS)? {
-            Some(n) => fields.integer("max_tokens", 1, MAX_TOKENS)?.and(Some(n)).or(Some(n)),
-            None => fields.integer("max_tokens", 1, MAX_TOKENS)?,
-        };
+    /// Takes the shared fields out of `fields`, for so many prompts. `max_choices` bounds all choices together.
+    pub(super) fn read(
+        fields: &mut Fields,
+        model: &Model,
+        dialect: Dialect,
+        prompts: usize,
+        max_choices: usize,
+    ) -> Result<Params, ApiError> {
+        let choices = choices(fields, prompts, max_choices)?;
+        let logprobs = logprobs(fields, dialect)?;
+        let echo = dialect == Dialect::Text && fields.boolean("echo")?;
+        refused::check(fields)?;
+        // A completion of no tokens is how a prompt is scored.
+        let least = if dialect == Dialect::Text { 0 } else { 1 };
+        let max_tokens = fields.integer("max_tokens", least, MAX_TOKENS)?;
+        let max_tokens = fields.integer("max_completion_tokens", least, MAX_TOKENS)?.or(max_tokens);
         let stream = fields.boolean("stream")?;
         let include_usage = match fields.object("stream_options")? {
             None => false,
@@ -59,6 +79,11 @@ impl Params {
             stop_tokens: fields.token_ids("stop_token_ids")?,
             stops: stops(fields.take("stop"))?,
             sampling: sampling(fields, model)?,
+            logit_bias: logit_bias(fields, model)?,
+            allowed: fields.token_ids("allowed_token_ids")?,
+            logprobs,
+            echo,
+            choices,
             stream,
             include_usage,
         };
@@ -83,6 +108,11 @@ impl Params {
             ("seed", s.seed.is_some() && s.temperature > 0.0, features::SEED),
             ("min_tokens", self.min_tokens > 0, features::MIN_TOKENS),
             ("ignore_eos", self.ignore_eos, features::IGNORE_EOS),
+            ("logprobs", self.logprobs.is_some(), features::LOGPROBS),
+            ("top_logprobs", self.logprobs.is_some_and(|n| n > 0), features::TOP_LOGPROBS),
+            ("echo with logprobs", self.echo && self.logprobs.is_some(), features::PROMPT_LOGPROBS),
+            ("logit_bias", !self.logit_bias.is_empty(), features::LOGIT_BIAS),
+            ("allowed_token_ids", !self.allowed.is_empty(), features::TOKEN_LISTS),
         ];
         match wanted.iter().find(|(_, asked, feature)| *asked && !model.card.has(feature)) {
             None => Ok(()),
@@ -93,6 +123,8 @@ impl Params {
     }
 }
 
+/// Most alternatives of a token.
+const MAX_ALTERNATIVES: i64 = 20;
 /// No window is near this.
 const MAX_TOKENS: i64 = 1 << 30;
 
@@ -137,66 +169,71 @@ fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
     }
 }
 
-/// `n` and `best_of`.
-fn choices(fields: &mut Fields, max: usize) -> Result<(), ApiError> {
-    for name in ["n", "best_of"] {
-        match fields.integer(name, 1, i64::from(u32::MAX))? {
-            None | Some(1) => {}
-            Some(n) if usize::try_from(n).map_or(true, |n| n > max) => {
-                let message = format!("{name} is {n}; one request may have at most {max} choices");
-                return Err(ApiError::new(Code::MultiPrompt, message).param(name));
+/// Choices of each prompt: `n`, and `best_of`, which may not ask for more.
+fn choices(fields: &mut Fields, prompts: usize, max: usize) -> Result<usize, ApiError> {
+    let n = fields.integer("n", 1, i64::from(u32::MAX))?.unwrap_or(1);
+    if let Some(best_of) = fields.integer("best_of", 0, i64::from(u32::MAX))?.filter(|b| *b > 0)
+        && best_of != n
+    {
+        return Err(match best_of < n {
+            true => {
+                ApiError::new(Code::InvalidValue, format!("best_of is {best_of}, less than n, which is {n}"))
+                    .param("best_of")
             }
-            Some(_) => return Err(unsupported(name, "this version gives one choice a request")),
-        }
+            false => unsupported("best_of", "every choice is given; ask for as many with n"),
+        });
     }
-    Ok(())
+    let n = usize::try_from(n).unwrap_or(usize::MAX);
+    if n.saturating_mul(prompts) > max {
+        let message = format!(
+            "{prompts} prompts with {n} choices each; one request may have at most {max} (limits.max_choices)"
+        );
+        return Err(ApiError::new(Code::MultiPrompt, message).param("n"));
+    }
+    Ok(n)
 }
 
-/// Fields that are known and not implemented: refused unless they have their neutral value, never ignored.
-fn not_yet(fields: &mut Fields) -> Result<(), ApiError> {
-    let empty = |v: &Value| match v {
-        Value::Bool(b) => !b,
-        Value::Array(a) => a.is_empty(),
-        Value::Object(o) => o.is_empty(),
-        Value::Number(n) => n.as_f64() == Some(0.0),
-        Value::String(s) => s == "none" || s == "auto",
-        Value::Null => true,
-    };
-    for name in [
-        "logprobs",
-        "top_logprobs",
-        "prompt_logprobs",
-        "logit_bias",
-        "tools",
-        "tool_choice",
-        "functions",
-        "function_call",
-        "audio",
-        "prediction",
-        "web_search_options",
-        "bad_words",
-        "allowed_token_ids",
-        "structured_outputs",
-        "chat_template",
-        "return_token_ids",
-        "echo",
-        "suffix",
-        "typical_p",
-    ] {
-        match fields.take(name) {
-            Some(value) if !empty(&value) => return Err(unsupported(name, "this version does not have it")),
-            _ => {}
+/// How many alternatives are wanted beside each token's log-probability; none when not even that is.
+fn logprobs(fields: &mut Fields, dialect: Dialect) -> Result<Option<u32>, ApiError> {
+    if dialect == Dialect::Text {
+        // Some clients say false where the reference has null.
+        return match fields.take("logprobs") {
+            None | Some(Value::Bool(false)) => Ok(None),
+            Some(value) => {
+                fields.put("logprobs", value);
+                Ok(fields.integer("logprobs", 0, MAX_ALTERNATIVES)?.map(small))
+            }
+        };
+    }
+    let wanted = fields.boolean("logprobs")?;
+    let top = fields.integer("top_logprobs", 0, MAX_ALTERNATIVES)?;
+    match (wanted, top) {
+        (false, Some(1..)) => {
+            let message = "top_logprobs needs logprobs to be true";
+            Err(ApiError::new(Code::InvalidValue, message).param("top_logprobs"))
+        }
+        (false, _) => Ok(None),
+        (true, top) => Ok(Some(top.map_or(0, small))),
+    }
+}
+
+fn logit_bias(fields: &mut Fields, model: &Model) -> Result<Vec<Bias>, ApiError> {
+    let Some(map) = fields.object("logit_bias")? else { return Ok(Vec::new()) };
+    let known = model.text.vocab_size();
+    let bad = |message: String| ApiError::new(Code::InvalidValue, message).param("logit_bias");
+    let mut biases = Vec::new();
+    for (key, value) in map.into_map() {
+        let token = key.parse::<u32>().ok().filter(|id| (*id as usize) < known);
+        let shown: String = key.chars().take(40).collect();
+        let token = token.ok_or_else(|| {
+            bad(format!("logit_bias has the key {shown:?}; keys are token ids below {known}"))
+        })?;
+        let bias = value.as_f64().filter(|bias| (-100.0..=100.0).contains(bias));
+        let bias = bias
+            .ok_or_else(|| bad(format!("logit_bias of {token} is {value}; it must be from -100 to 100")))?;
+        if bias != 0.0 {
+            biases.push(Bias { token, bias: bias as f32 });
         }
     }
-    if let Some(format) = fields.take("response_format")
-        && format.get("type").and_then(Value::as_str) != Some("text")
-    {
-        return Err(unsupported("response_format", "this version gives text only"));
-    }
-    match fields.take("modalities") {
-        Some(modalities) if modalities != serde_json::json!(["text"]) => {
-            Err(unsupported("modalities", "this version gives text only"))
-        }
-        _ => Ok(()),
-    }
+    Ok(biases)
 }

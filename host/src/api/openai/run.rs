@@ -1,17 +1,20 @@
-//! One generation from its prompt to its answer: prepare, admit, submit, and answer as a stream or as a whole.
+//! An answer from its prompts to its last byte: prepare, admit a generation per choice, and answer as a stream or as a
+//! whole. A choice never crosses the boundary: the engine sees generations of one group.
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::Response;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::frames::{self, Dialect, Frames, Labels};
+use super::encode::{self, Prompt, room};
+use super::frames::{self, Choice, Dialect, Echo, Frames, Labels, Last};
 use super::params::Params;
-use super::unary::{self, Collect};
+use super::unary::{self, Beside, Collect, Ended};
 use crate::api::guard::{RequestId, random_hex};
+use crate::api::keys::Caller;
 use crate::api::{Api, Refusal};
 use crate::error::{ApiError, Code};
 use crate::generate::{Assembler, Consumer, End, Request};
@@ -19,7 +22,6 @@ use crate::http::stream::Stream;
 use crate::http::{Body, respond};
 use crate::lifecycle::Stage;
 use crate::models::Model;
-use crate::prompt::template::{ChatOptions, TemplateError};
 use crate::sched::admit::Refused;
 use crate::sched::flight::Mode;
 use crate::sched::roster::Ticket;
@@ -27,29 +29,8 @@ use crate::sched::{Flight, Generation};
 
 /// A head waits this long for the first token, so that an early failure can still be a real status.
 const HEAD_WAITS: Duration = Duration::from_secs(1);
-/// Largest collected answer.
+/// Largest collected answer, all choices together.
 const MAX_ANSWER: usize = 64 << 20;
-/// Prompts up to this size are rendered and tokenized in place; longer ones leave the runtime's thread.
-const INLINE_PROMPT: usize = 4 << 10;
-
-/// Texts above this are measured against the window before they are tokenized.
-const LONG_TEXT: usize = 64 << 10;
-
-/// What to generate from.
-#[derive(Debug)]
-pub(super) enum Prompt {
-    /// Messages, for the model's template.
-    Chat {
-        /// The messages.
-        messages: Vec<Value>,
-        /// How to render them.
-        options: ChatOptions,
-    },
-    /// A text as it is.
-    Text(String),
-    /// Token ids as they are.
-    Tokens(Vec<u32>),
-}
 
 /// A request that was read and checked.
 pub(super) struct Plan {
@@ -57,71 +38,167 @@ pub(super) struct Plan {
     pub(super) model: Arc<Model>,
     /// What is asked of it.
     pub(super) params: Params,
-    /// What to generate from.
-    pub(super) prompt: Prompt,
+    /// What to generate from, each on its own.
+    pub(super) prompts: Vec<Prompt>,
     /// How to write the answer.
     pub(super) dialect: Dialect,
 }
 
-/// Runs a plan. `connection` ends the client's connection.
-pub(super) async fn run(
-    api: &Arc<Api>,
-    plan: Plan,
-    id: &RequestId,
-    connection: CancellationToken,
-) -> Result<Response<Body>, Refusal> {
+/// Whose request it is.
+pub(super) struct Who {
+    /// The request's id.
+    pub(super) id: RequestId,
+    /// The caller, who alone may cancel by an id of its own.
+    pub(super) caller: Caller,
+    /// Ends the client's connection.
+    pub(super) connection: CancellationToken,
+}
+
+/// A choice that is about to begin.
+struct Begun {
+    flight: Arc<Flight>,
+    request: Request,
+    choice: Choice,
+    beside: Arc<parking_lot::Mutex<Beside>>,
+}
+
+/// Runs a plan.
+pub(super) async fn run(api: &Arc<Api>, mut plan: Plan, who: &Who) -> Result<Response<Body>, Refusal> {
     if api.lifecycle.stage() == Stage::Draining {
         return Err(ApiError::new(Code::Draining, "the host is shutting down; try another").into());
     }
-    let Plan { model, params, prompt, dialect } = plan;
-    let continues = !matches!(prompt, Prompt::Chat { .. });
-    let tokens = encode(api, &model, prompt).await?;
-    let room = room(&model, tokens.len())?;
+    let prompts = std::mem::take(&mut plan.prompts);
+    let continues = !matches!(prompts.first(), Some(Prompt::Chat { .. }));
+    let echoes: Vec<Option<String>> = prompts
+        .iter()
+        .map(|prompt| match prompt {
+            Prompt::Text(text) if plan.params.echo => Some(text.clone()),
+            _ => None,
+        })
+        .collect();
+    let prompts = encode::all(api, &plan.model, prompts).await?;
     let labels = Labels {
-        id: format!("{}{}", dialect.prefix(), random_hex()),
+        id: format!("{}{}", plan.dialect.prefix(), random_hex()),
         created: crate::models::unix_now(),
-        model: model.name.clone(),
-        fingerprint: model.fingerprint.clone(),
+        model: plan.model.name.clone(),
+        fingerprint: plan.model.fingerprint.clone(),
     };
+    let mut begun = Vec::new();
+    for (tokens, echo) in prompts.into_iter().zip(echoes) {
+        let room = room(&plan.model, tokens.len())?;
+        for _ in 0..plan.params.choices {
+            let choice = choice(&plan, begun.len(), echo.as_deref(), &tokens);
+            begun.push(begin(api, &plan, &labels, who, continues, room, tokens.clone(), choice));
+        }
+    }
+    if let Some(first) = begun.first().map(|b| b.flight.task) {
+        begun.iter_mut().for_each(|b| b.request.group = first);
+    }
+    let flights: Vec<_> = begun.iter().map(|b| Arc::clone(&b.flight)).collect();
+    let tickets = tickets(api, who, &labels, &flights, &plan.model)?;
+    let (mut generations, mut parts) = (Vec::new(), Vec::new());
+    for Begun { flight, request, choice, beside } in begun {
+        generations.push(Generation::admit(
+            Arc::clone(&flight),
+            Arc::clone(&plan.model.worker),
+            who.id.text.clone(),
+        ));
+        parts.push((choice, beside));
+        if flights.len() == 1 {
+            enter(&plan.model, &flight, request).await;
+        } else {
+            // Each waits for its own slot; a first that runs must not wait for the last that queues.
+            let model = Arc::clone(&plan.model);
+            api.lifecycle.tasks.spawn(async move { enter(&model, &flight, request).await });
+        }
+    }
+    if plan.params.stream {
+        let Plan { params, dialect, .. } = plan;
+        let Params { include_usage, choices: choices_each, .. } = params;
+        let last = Last { dialect, labels, include_usage, choices_each };
+        stream(generations, last, tickets).await
+    } else {
+        let answer = whole(generations, parts).await?;
+        Ok(respond::json(200, &unary::object(plan.dialect, &labels, &answer, plan.params.choices)))
+    }
+}
+
+fn choice(plan: &Plan, index: usize, echo: Option<&str>, tokens: &[u32]) -> Choice {
+    let text = &plan.model.text;
+    let echo = plan.params.echo.then(|| {
+        let detokenized = || {
+            let bytes = tokens.iter().flat_map(|id| text.token_piece(*id).unwrap_or_default());
+            String::from_utf8_lossy(&bytes.copied().collect::<Vec<u8>>()).into_owned()
+        };
+        Echo { text: echo.map_or_else(detokenized, str::to_owned), tokens: tokens.to_vec() }
+    });
+    Choice { index, echo, logprobs: plan.params.logprobs.map(|_| Arc::clone(text)) }
+}
+
+#[expect(clippy::too_many_arguments, reason = "what makes a choice, each of another kind")]
+fn begin(
+    api: &Api,
+    plan: &Plan,
+    labels: &Labels,
+    who: &Who,
+    continues: bool,
+    room: u32,
+    tokens: Vec<u32>,
+    choice: Choice,
+) -> Begun {
+    let Plan { model, params, dialect, .. } = plan;
     let mut stop_tokens = params.stop_tokens.clone();
     if !params.ignore_eos {
         stop_tokens.extend_from_slice(model.text.eos_ids());
     }
+    let beside = Arc::default();
     let (mode, consumer): (_, Box<dyn Consumer>) = if params.stream {
         let limits = &api.config.limits;
         let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
-        (
-            Mode::Stream { limit, patience },
-            Box::new(Frames::new(dialect, labels.clone(), params.include_usage)),
-        )
+        let frames = Frames::new(*dialect, labels.clone(), params.include_usage, choice.clone());
+        (Mode::Stream { limit, patience }, Box::new(frames))
     } else {
-        (Mode::Collect { limit: MAX_ANSWER }, Box::new(Collect))
+        let limit = MAX_ANSWER / params.choices.max(1);
+        (Mode::Collect { limit }, Box::new(Collect(Arc::clone(&beside))))
     };
     let prompt_tokens = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
     let assembler = Assembler::new(model.detokenizer(continues), params.stops.clone(), prompt_tokens);
-    let flight = Arc::new(Flight::new(model.worker.task_id(), mode, assembler, consumer, connection));
+    let assembler = if params.max_tokens == Some(0) { assembler.mute() } else { assembler };
+    let task = model.worker.task_id();
+    let flight = Arc::new(Flight::new(task, mode, assembler, consumer, who.connection.clone()));
+    let mut sampling = params.sampling.clone();
+    // Choices of one seed differ, and are the same again when asked again.
+    sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(choice.index as u64));
     let request = Request {
-        id: id.text.clone(),
+        id: who.id.text.clone(),
+        group: task,
         model: model.name.clone(),
         tokens,
-        max_tokens: params.max_tokens.map_or(room, |n| n.min(room)),
+        // Scoring a prompt takes a token, which nobody sees.
+        max_tokens: params.max_tokens.map_or(room, |n| n.clamp(1, room)),
         min_tokens: params.min_tokens,
         ignore_eos: params.ignore_eos,
         stop_tokens,
-        stops: params.stops,
-        sampling: params.sampling,
+        stops: params.stops.clone(),
+        sampling,
+        logit_bias: params.logit_bias.clone(),
+        allowed: params.allowed.clone(),
+        logprobs: params.logprobs,
+        prompt_logprobs: params.echo && params.logprobs.is_some(),
     };
-    let tickets = tickets(api, id, &labels, &flight, &model)?;
-    let generation = Generation::admit(Arc::clone(&flight), Arc::clone(&model.worker), id.text.clone());
-    match admit(&model, &flight).await {
-        Ok(Some(permit)) => model.worker.submit(Arc::clone(&flight), request, permit),
+    Begun { flight, request, choice, beside }
+}
+
+/// Waits for a slot and hands the generation to its worker.
+async fn enter(model: &Model, flight: &Arc<Flight>, request: Request) {
+    match admit(model, flight).await {
+        Ok(Some(permit)) => model.worker.submit(Arc::clone(flight), request, permit),
         // It was ended while it waited.
         Ok(None) => {}
         Err(error) => {
             flight.end(End::Rejected(error));
         }
     }
-    if params.stream { stream(generation, tickets).await } else { whole(generation, dialect, &labels).await }
 }
 
 /// A slot; none when the generation was ended while it waited for one.
@@ -152,138 +229,82 @@ async fn admit(model: &Model, flight: &Flight) -> Result<Option<crate::sched::Pe
 /// Puts the request on the roster under its answer's id, and under its client's id where it chose one.
 fn tickets(
     api: &Arc<Api>,
-    id: &RequestId,
+    who: &Who,
     labels: &Labels,
-    flight: &Arc<Flight>,
+    flights: &[Arc<Flight>],
     model: &Model,
 ) -> Result<Vec<Ticket>, ApiError> {
-    let names = std::iter::once(&labels.id).chain(id.chosen.then_some(&id.text));
-    names
+    let id = &who.id;
+    let chosen = id.chosen.then(|| who.caller.scoped(&id.text));
+    std::iter::once(labels.id.clone())
+        .chain(chosen)
         .map(|name| {
-            api.roster.enter(name, flight, &model.worker).ok_or_else(|| {
+            api.roster.enter(&name, flights, &model.worker).ok_or_else(|| {
                 let message =
-                    format!("a request with x-request-id {name:?} is running; choose another or wait");
+                    format!("a request with x-request-id {:?} is running; choose another or wait", id.text);
                 ApiError::new(Code::DuplicateRequest, message).param("x-request-id")
             })
         })
         .collect()
 }
 
-async fn stream(generation: Generation, tickets: Vec<Ticket>) -> Result<Response<Body>, Refusal> {
-    let flight = Arc::clone(generation.flight());
-    let first = tokio::time::timeout(HEAD_WAITS, poll_fn(|cx| flight.poll_first(cx))).await;
-    let early = first.is_err();
-    let outcome = flight.outcome();
-    if let (false, false, Some(error)) =
-        (early, flight.has_tokens(), outcome.end.as_ref().and_then(frames::failure))
-    {
-        // Dropping the generation books it.
-        return Err(Refusal::Booked(error));
+async fn stream(
+    generations: Vec<Generation>,
+    last: Last,
+    tickets: Vec<Ticket>,
+) -> Result<Response<Body>, Refusal> {
+    let any = poll_fn(|cx| {
+        let ready = generations.iter().any(|g| g.flight().poll_first(cx).is_ready());
+        if ready { Poll::Ready(()) } else { Poll::Pending }
+    });
+    let early = tokio::time::timeout(HEAD_WAITS, any).await.is_err();
+    if !early && !generations.iter().any(|g| g.flight().has_tokens()) {
+        let failed =
+            generations.iter().find_map(|g| g.flight().outcome().end.as_ref().and_then(frames::failure));
+        if let Some(error) = failed {
+            // Dropping the generations books them.
+            return Err(Refusal::Booked(error));
+        }
     }
-    Ok(respond::stream(Stream::new(generation, tickets, early)))
+    Ok(respond::stream(Stream::new(generations, Box::new(last), tickets, early)))
 }
 
 async fn whole(
-    mut generation: Generation,
-    dialect: Dialect,
-    labels: &Labels,
-) -> Result<Response<Body>, Refusal> {
-    let flight = Arc::clone(generation.flight());
-    poll_fn(|cx| flight.poll_end(cx)).await;
-    let outcome = flight.outcome();
-    let Some(end) = outcome.end else {
-        return Err(Refusal::Booked(ApiError::new(Code::Internal, "the generation ended without an end")));
-    };
-    if let Some(error) = frames::failure(&end) {
+    mut generations: Vec<Generation>,
+    parts: Vec<(Choice, Arc<parking_lot::Mutex<Beside>>)>,
+) -> Result<Vec<Ended>, Refusal> {
+    // The first failure is the answer's; the others are given up with it.
+    poll_fn(|cx| {
+        let mut open = false;
+        for generation in &generations {
+            match generation.flight().poll_end(cx) {
+                Poll::Pending => open = true,
+                Poll::Ready(()) => {
+                    let end = generation.flight().outcome().end;
+                    if end.as_ref().is_some_and(|end| !end.is_answer()) {
+                        return Poll::Ready(());
+                    }
+                }
+            }
+        }
+        if open { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    let mut choices = Vec::new();
+    let failed = generations.iter().find_map(|g| g.flight().outcome().end.as_ref().and_then(frames::failure));
+    if let Some(error) = failed {
+        generations.iter().for_each(|g| g.cancel(crate::generate::Cause::Sibling));
         return Err(Refusal::Booked(error));
     }
-    let (bytes, stamps) = flight.take_collected();
-    generation.hand_over_collected(&stamps, end.clone());
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(respond::json(200, &unary::object(dialect, labels, &text, &end, outcome.usage)))
-}
-
-/// Tokens that may be generated, at least one.
-fn room(model: &Model, prompt: usize) -> Result<u32, ApiError> {
-    /// Without a known window an engine decides itself; this bounds what is asked of it.
-    const UNKNOWN_WINDOW: u32 = 1 << 20;
-    let window = model.window().unwrap_or(UNKNOWN_WINDOW);
-    match u32::try_from(prompt).ok().and_then(|n| window.checked_sub(n)).filter(|n| *n > 0) {
-        Some(room) => Ok(room),
-        None => {
-            let message = format!(
-                "context of {} is {window} tokens, the prompt has {prompt} or more; shorten it, it needs room for an answer too",
-                model.name
-            );
-            Err(ApiError::new(Code::ContextLengthExceeded, message))
-        }
+    for (generation, (choice, beside)) in generations.iter_mut().zip(parts) {
+        let outcome = generation.flight().outcome();
+        let Some(end) = outcome.end else {
+            return Err(Refusal::Booked(ApiError::new(Code::Internal, "a generation ended without an end")));
+        };
+        let (bytes, stamps) = generation.flight().take_collected();
+        generation.hand_over_collected(&stamps, end.clone());
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        choices.push(Ended { choice, text, beside, end, usage: outcome.usage });
     }
-}
-
-/// Renders and tokenizes.
-async fn encode(api: &Api, model: &Arc<Model>, prompt: Prompt) -> Result<Vec<u32>, ApiError> {
-    let max_bytes = api.max_body();
-    let size = match &prompt {
-        Prompt::Chat { messages, .. } => {
-            messages.iter().map(|m| m["content"].as_str().map_or(0, str::len)).sum()
-        }
-        Prompt::Text(text) => text.len(),
-        Prompt::Tokens(_) => 0,
-    };
-    if size <= INLINE_PROMPT {
-        return encode_now(model, prompt, max_bytes);
-    }
-    // A client that leaves while it waits for its turn costs nothing more; work that has begun keeps its turn to its end.
-    let turn = Arc::clone(&api.preparing).acquire_owned().await;
-    let model = Arc::clone(model);
-    let prepare = move || {
-        let tokens = encode_now(&model, prompt, max_bytes);
-        drop(turn);
-        tokens
-    };
-    let done = tokio::task::spawn_blocking(prepare).await;
-    done.unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the prompt could not be prepared")))
-}
-
-fn encode_now(model: &Model, prompt: Prompt, max_bytes: u64) -> Result<Vec<u32>, ApiError> {
-    let tokens = match prompt {
-        Prompt::Tokens(tokens) => {
-            let known = model.text.vocab_size();
-            if let Some(id) = tokens.iter().find(|id| **id as usize >= known) {
-                let message =
-                    format!("prompt has token id {id}; the vocabulary of {} ends at {known}", model.name);
-                return Err(ApiError::new(Code::InvalidValue, message).param("prompt"));
-            }
-            tokens
-        }
-        Prompt::Text(text) => tokenize(model, &text, true)?,
-        Prompt::Chat { messages, options } => {
-            let text =
-                model.text.render_chat(&messages, &options).map_err(|e| template_error(&e, max_bytes))?;
-            tokenize(model, &text, false)?
-        }
-    };
-    if tokens.is_empty() {
-        return Err(ApiError::new(Code::EmptyPrompt, "the prompt has no tokens"));
-    }
-    Ok(tokens)
-}
-
-fn tokenize(model: &Model, text: &str, raw: bool) -> Result<Vec<u32>, ApiError> {
-    // What cannot fit is refused before the work of finding out how little it fits.
-    if text.len() > LONG_TEXT {
-        room(model, model.text.fewest_tokens(text.len()))?;
-    }
-    model.text.encode(text, raw).map_err(|e| ApiError::new(Code::Internal, e.to_string()))
-}
-
-fn template_error(error: &TemplateError, max_bytes: u64) -> ApiError {
-    match error {
-        TemplateError::TooLong { .. } => {
-            let message =
-                format!("the rendered prompt is over {} MiB; raise --api-max-body-mb", max_bytes >> 20);
-            ApiError::new(Code::PromptTooLarge, message)
-        }
-        other => ApiError::new(Code::TemplateError, other.to_string()).param("messages"),
-    }
+    Ok(choices)
 }

@@ -5,22 +5,25 @@
 //! not read, and then only in a push.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::engine::{STEP_IDLE, STEP_WAIT};
 use parking_lot::Mutex;
 
 use super::frame::{self, Frame, HEAD, MAX};
+use super::home::Home;
 use super::pack::{Packer, Unpacker};
 use super::teller::Teller;
-use super::{pipe, process, wire};
+use super::{process, wire};
 use crate::plugins::build::{self, Order};
 use crate::plugins::engine::Engine;
+use crate::plugins::failed::Failed;
 use crate::plugins::handle::EngineHandle;
 use crate::plugins::link::Link;
 use crate::plugins::{LoadError, leave, load, services};
@@ -42,39 +45,9 @@ pub struct Call {
     pub memory: Option<u64>,
 }
 
-/// The way to the host.
-#[derive(Clone)]
-pub(super) struct Host(Arc<Mutex<UnixStream>>);
-
-impl Host {
-    /// Sends a frame; a host that is gone ends the process.
-    pub(super) fn send(&self, kind: Frame, bytes: &[u8]) {
-        let sent = pipe::head(kind, bytes.len()).and_then(|head| {
-            let mut stream = self.0.lock();
-            let padding = [0; 8];
-            let rest = bytes.len().next_multiple_of(8) - bytes.len();
-            let mut parts = Vec::with_capacity(HEAD + bytes.len() + rest);
-            for part in [&head[..], bytes, &padding[..rest]] {
-                parts.extend_from_slice(part);
-            }
-            stream.write_all(&parts)
-        });
-        if sent.is_err() {
-            leave(0);
-        }
-    }
-
-    fn send_json(&self, kind: Frame, value: &impl serde::Serialize) {
-        match serde_json::to_vec(value) {
-            Ok(bytes) => self.send(kind, &bytes),
-            Err(error) => tracing::error!(%error, "a message could not be written"),
-        }
-    }
-}
-
 /// What the reader and the engine's thread share.
 struct Shared {
-    host: Host,
+    home: Home,
     link: OnceLock<&'static Link>,
     engine: OnceLock<Arc<EngineHandle>>,
     mailbox: Mutex<Vec<Vec<u8>>>,
@@ -92,8 +65,8 @@ pub fn run(call: &Call) -> i32 {
     };
     let reader = given.socket;
     let Ok(writer) = reader.try_clone() else { return complain("its socket cannot be used by two threads") };
-    let host = Host(Arc::new(Mutex::new(writer)));
-    let teller = Teller::new(host.clone());
+    let home = Home::new(writer);
+    let teller = Teller::new(home.clone());
     let lines = Arc::clone(&teller);
     let write = move |level, target: &str, part: Option<&str>, text: &str| {
         lines.line(level, (target == "plugin").then_some(part).flatten(), text);
@@ -101,7 +74,7 @@ pub fn run(call: &Call) -> i32 {
     logs::forward(call.level, Box::new(write));
     services::start(teller.ledger(), call.level);
     let shared = Arc::new(Shared {
-        host,
+        home,
         link: OnceLock::new(),
         engine: OnceLock::new(),
         mailbox: Mutex::default(),
@@ -173,13 +146,13 @@ fn next(from: &mut UnixStream, frame: &mut Vec<u8>) -> Option<Frame> {
 
 /// The engine's thread. Answers the exit status.
 fn engine(wanted: &frame::Build, image: File, shared: &Shared, teller: &Arc<Teller>) -> i32 {
-    let host = &shared.host;
+    let home = &shared.home;
     let built = match build(wanted, image, shared) {
         Ok(built) => built,
         Err(LoadError { plugin, stage, message, code, .. }) => {
             teller.tell();
             let stage = stage.name().to_owned();
-            host.send_json(Frame::Unbuilt, &frame::Unbuilt { plugin, stage, message, code });
+            home.send_json(Frame::Unbuilt, &frame::Unbuilt { plugin, stage, message, code });
             return 0;
         }
     };
@@ -191,13 +164,13 @@ fn engine(wanted: &frame::Build, image: File, shared: &Shared, teller: &Arc<Tell
     }
     teller.follow(Arc::clone(&engine));
     let answer = frame::Built { card: built.card, load_us, warmup_us, proved: built.proved };
-    host.send_json(Frame::Built, &answer);
+    home.send_json(Frame::Built, &answer);
     drive(&engine, shared, teller);
     let deadline = Duration::from_millis(shared.patience.load(Ordering::Relaxed));
     let mut answer = Packer::default();
     frame::pack_answer(&mut answer, engine.end(deadline));
     teller.tell();
-    host.send(Frame::Closed, answer.bytes());
+    home.send(Frame::Closed, answer.bytes());
     0
 }
 
@@ -230,13 +203,17 @@ fn build(
 fn drive(engine: &EngineHandle, shared: &Shared, teller: &Teller) {
     let link = engine.link();
     let closing = || shared.closing.load(Ordering::Acquire);
-    let mut push = wire::Push::new(&shared.host, link, &shared.closing);
+    let mut push = wire::Push::new(&shared.home, link, &shared.closing);
     while !closing() {
         let seen = link.epoch();
         for frame in std::mem::take(&mut *shared.mailbox.lock()) {
-            submit(&frame, engine, &shared.host);
+            submit(&frame, engine, &shared.home);
         }
-        match engine.step_chunks(STEP_BUDGET, &mut push) {
+        let stepped = match link.fault() {
+            Some(reason) => Err((code::BACKEND, Failed::saying(&reason))),
+            None => engine.step_chunks(STEP_BUDGET, &mut push),
+        };
+        match stepped {
             Ok(out) => {
                 let longest = Instant::now() + IDLE_WAIT;
                 match out.state {
@@ -252,7 +229,7 @@ fn drive(engine: &EngineHandle, shared: &Shared, teller: &Teller) {
                 let mut answer = Packer::default();
                 frame::pack_answer(&mut answer, Err(failed));
                 teller.tell();
-                shared.host.send(Frame::Failed, answer.bytes());
+                shared.home.send(Frame::Failed, answer.bytes());
                 while !closing() {
                     let seen = link.epoch();
                     if !closing() {
@@ -264,7 +241,7 @@ fn drive(engine: &EngineHandle, shared: &Shared, teller: &Teller) {
     }
 }
 
-fn submit(frame: &[u8], engine: &EngineHandle, host: &Host) {
+fn submit(frame: &[u8], engine: &EngineHandle, home: &Home) {
     let Ok(unpacked) = wire::unpack_task(frame) else {
         tracing::error!("a task could not be read");
         return;
@@ -275,7 +252,7 @@ fn submit(frame: &[u8], engine: &EngineHandle, host: &Host) {
     let mut said = Packer::default();
     said.word(task);
     frame::pack_answer(&mut said, answer);
-    host.send(Frame::Taken, said.bytes());
+    home.send(Frame::Taken, said.bytes());
     if !taken {
         link.forget(task);
     } else if cancelled {

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::OnceLock;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How a child is started.
@@ -174,17 +174,18 @@ fn descriptor(child: &Child) -> io::Result<OwnedFd> {
 }
 
 /// The one thread that starts children.
-struct Nursery(Sender<Job>);
+struct Nursery(SyncSender<Job>);
 
 enum Job {
-    Start(Box<Command>, Sender<io::Result<Child>>),
+    Start(Box<Command>, SyncSender<io::Result<Child>>),
     Reap(Child),
 }
 
 fn nursery() -> io::Result<&'static Nursery> {
     static NURSERY: OnceLock<Option<Nursery>> = OnceLock::new();
     let nursery = NURSERY.get_or_init(|| {
-        let (sender, jobs) = channel::<Job>();
+        // A sender waits while many are being started at once.
+        let (sender, jobs) = sync_channel::<Job>(16);
         let work = move || {
             let mut leaving: Vec<Child> = Vec::new();
             loop {
@@ -205,7 +206,7 @@ fn nursery() -> io::Result<&'static Nursery> {
 
 impl Nursery {
     fn start(&self, command: Command) -> io::Result<Child> {
-        let (answer, started) = channel();
+        let (answer, started) = sync_channel(1);
         let gone = || io::Error::other("the thread that starts processes has ended");
         self.0.send(Job::Start(Box::new(command), answer)).map_err(|_| gone())?;
         started.recv_timeout(Duration::from_secs(30)).map_err(|_| gone())?

@@ -56,6 +56,8 @@ struct Driver {
     packer: Packer,
     /// The child has ended: there is no more than what was read.
     ended: bool,
+    /// Its end was told: closing it has nothing to add.
+    lost: bool,
     /// Why it was killed, when it was.
     killed: Option<&'static str>,
 }
@@ -148,6 +150,7 @@ impl Driver {
             untaken: HashSet::new(),
             packer: Packer::default(),
             ended: false,
+            lost: false,
             killed: None,
         })
     }
@@ -195,6 +198,7 @@ impl Driver {
 
     /// The child has ended although nobody asked it to.
     fn crashed(&mut self) -> Failure {
+        self.lost = true;
         let status = self.process.status(LAST);
         let message = match self.killed {
             Some(why) => format!("the plugin's process was ended: {why}"),
@@ -206,6 +210,7 @@ impl Driver {
 
     /// What the child says makes no sense: its memory cannot be trusted any more.
     fn garbled(&mut self, what: &dyn std::fmt::Display) -> Failure {
+        self.lost = true;
         self.kill("what it said could not be understood");
         failure(
             code::PLUGIN_CRASHED,
@@ -254,6 +259,9 @@ impl Driver {
     fn close(&mut self, deadline: Duration, load: &Mutex<Load>) -> Result<(), Failure> {
         let millis = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
         let until = Instant::now() + deadline;
+        if self.lost {
+            return Ok(());
+        }
         if !self.ended {
             self.pipe.send(Frame::Close, &millis.to_le_bytes()).map_err(|e| self.garbled(&e))?;
         }

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::child::Host;
 use super::frame::{Frame, Line};
+use super::home::Home;
 use super::ledger::Ledger;
 use super::news;
 use super::pack::Packer;
 use crate::plugins::Load;
 use crate::plugins::engine::Engine;
 use crate::plugins::handle::EngineHandle;
-use crate::plugins::services::Register;
+use crate::plugins::register::Register;
 
 /// How often series and load are told.
 const EVERY: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ const MAX_LINES: usize = 1024;
 
 /// The teller.
 pub(super) struct Teller {
-    host: Host,
+    home: Home,
     ledger: Arc<Ledger>,
     engine: OnceLock<Arc<EngineHandle>>,
     lines: Mutex<Lines>,
@@ -43,9 +43,9 @@ struct Lines {
 
 impl Teller {
     /// A teller with its thread.
-    pub(super) fn new(host: Host) -> Arc<Teller> {
+    pub(super) fn new(home: Home) -> Arc<Teller> {
         let teller = Arc::new(Teller {
-            host,
+            home,
             ledger: Arc::default(),
             engine: OnceLock::new(),
             lines: Mutex::default(),
@@ -110,14 +110,19 @@ impl Teller {
         let lost =
             (lost > 0).then(|| Line { level: 2, part: None, text: format!("{lost} log lines were lost") });
         for line in waiting.into_iter().chain(lost) {
-            self.send(Frame::Line, &line);
+            self.home.send_json(Frame::Line, &line);
         }
         let mut values = Packer::default();
         for series in self.ledger.tell(&mut values) {
-            self.send(Frame::Series, &series);
+            self.home.send_json(Frame::Series, &series);
         }
         if !values.bytes().is_empty() {
-            self.host.send(Frame::Values, values.bytes());
+            self.home.send(Frame::Values, values.bytes());
+        }
+        let mut breaches = Packer::default();
+        self.ledger.tell_breaches(&mut breaches);
+        if !breaches.bytes().is_empty() {
+            self.home.send(Frame::Breaches, breaches.bytes());
         }
         if let Some(engine) = self.engine.get() {
             let now = (engine.load(), engine.link().heartbeats());
@@ -125,15 +130,9 @@ impl Teller {
             if *told != Some(now) || steps > 0 {
                 let mut report = Packer::default();
                 news::pack_report(&mut report, &now.0, now.1, steps);
-                self.host.send(Frame::Report, report.bytes());
+                self.home.send(Frame::Report, report.bytes());
                 *told = Some(now);
             }
-        }
-    }
-
-    fn send(&self, kind: Frame, value: &impl serde::Serialize) {
-        if let Ok(bytes) = serde_json::to_vec(value) {
-            self.host.send(kind, &bytes);
         }
     }
 }

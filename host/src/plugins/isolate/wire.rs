@@ -11,8 +11,8 @@ use cascadia_plugin_api::abi::prim::{Array, Kv, Str};
 use cascadia_plugin_api::abi::task::{Attachment, LogitBias, Task};
 use cascadia_plugin_api::lock::Layout;
 
-use super::child::Host;
 use super::frame::Frame;
+use super::home::Home;
 use super::pack::{Packer, Plain, Short, Unpacker};
 use crate::generate::Request;
 use crate::plugins::Receiver;
@@ -104,15 +104,15 @@ pub(super) fn task_id(frame: &[u8]) -> Option<u64> {
 
 /// Sends what an engine pushes: one push is one frame.
 pub(super) struct Push<'a> {
-    host: &'a Host,
+    home: &'a Home,
     link: &'static Link,
     closing: &'a AtomicBool,
     packer: Packer,
 }
 
 impl<'a> Push<'a> {
-    pub(super) fn new(host: &'a Host, link: &'static Link, closing: &'a AtomicBool) -> Push<'a> {
-        Push { host, link, closing, packer: Packer::default() }
+    pub(super) fn new(home: &'a Home, link: &'static Link, closing: &'a AtomicBool) -> Push<'a> {
+        Push { home, link, closing, packer: Packer::default() }
     }
 }
 
@@ -121,7 +121,7 @@ impl Chunks for Push<'_> {
         self.packer.clear();
         // SAFETY: the caller vouches for the chunks.
         unsafe { pack_chunks(&mut self.packer, chunks) };
-        self.host.send(Frame::Chunks, self.packer.bytes());
+        self.home.send(Frame::Chunks, self.packer.bytes());
         // SAFETY: as above; an all-zero chunk is valid.
         for chunk in unsafe { chunks.iter::<Chunk>() }.filter(|chunk| chunk.finish != FINISH_NONE) {
             self.link.forget(chunk.task);

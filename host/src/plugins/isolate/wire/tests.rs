@@ -14,6 +14,7 @@ fn request() -> Request {
         stop_tokens: vec![2, 3],
         stops: Vec::new(),
         sampling: Sampling { seed: Some(5), top_k: 40, ..Sampling::default() },
+        ..Request::default()
     }
 }
 
