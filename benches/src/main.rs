@@ -172,7 +172,8 @@ fn settled(host: &Host) -> Vitals {
 
 fn look(host: &Host, at: f64) -> Result<Vitals> {
     let scrape = Scrape::parse(&host.get("/metrics")?.text())?;
-    let generations = scrape.sum("cascadia_plugin_generations", &[]);
+    // The sum of none is -0, which is no way to tell a count.
+    let generations = scrape.sum("cascadia_plugin_generations", &[]) + 0.0;
     Ok(Vitals { at, generations, ..Vitals::of(host.id()) })
 }
 
