@@ -2,6 +2,7 @@
 
 mod admission;
 mod api;
+mod bench;
 mod breach;
 mod cancel;
 mod chat;

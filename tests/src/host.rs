@@ -113,7 +113,10 @@ impl Host {
         let log = dir.path().join("log");
         let file = File::create(&log).expect("PANIC: tests may write temporary files");
         let mut command = Command::new(setup::host_program());
-        command.args(["--api", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"]).args(args);
+        command.args(["--api", "127.0.0.1:0", "--log-format", "json"]).args(args);
+        if !args.contains(&"--log-level") {
+            command.args(["--log-level", "debug"]);
+        }
         command.env_clear().envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         sys::die_with_parent(&mut command);
@@ -254,6 +257,11 @@ impl Host {
     /// Its log as objects; what is none is left out.
     pub fn log_lines(&self) -> Vec<Value> {
         self.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Number of its threads.

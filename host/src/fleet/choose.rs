@@ -106,15 +106,17 @@ pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<C
             loaded.join(", ")
         )));
     }
-    let mut wanted = config.model.clone();
+    let mut wanted: Vec<_> = config.model.iter().map(|model| (model.clone(), manifests.clone())).collect();
     for plugin in &plugins {
-        wanted.extend(beside(&plugin.path).map_err(usage)?);
+        // What lies beside a plugin is for that plugin, as when both are dropped into a running host.
+        let models = beside(&plugin.path).map_err(usage)?;
+        wanted.extend(models.into_iter().map(|model| (model, vec![&plugin.manifest])));
     }
     if wanted.is_empty() && !plugins.is_empty() {
-        wanted.push(Model { name: None, path: None, engine: None, device: None });
+        wanted.push((Model { name: None, path: None, engine: None, device: None }, manifests.clone()));
     }
     let (mut jobs, mut waiting): (Vec<Job>, Vec<Model>) = (Vec::new(), Vec::new());
-    for model in wanted {
+    for (model, manifests) in wanted {
         match job(&model, &manifests, config, metrics) {
             Ok(job) if jobs.iter().any(|j| j.name == job.name) => {
                 return Err(usage(format!("two models are named {}; give one --model NAME=PATH", job.name)));

@@ -53,6 +53,8 @@ struct Retired {
 pub(super) struct Keeper {
     ground: Ground,
     plugins: HashMap<String, Plugin>,
+    /// Copies in memory of plugins that were removed: they stay, and count when the plugin comes back.
+    left_behind: HashMap<String, u32>,
     slots: Vec<Slot>,
     waiting: Vec<schema::Model>,
     retired: Vec<Retired>,
@@ -78,6 +80,7 @@ impl Keeper {
         let known: Vec<PathBuf> = chosen.plugins.iter().map(|p| p.path.clone()).collect();
         let catalog = Catalog::new(ground.config.plugins.dirs.clone(), &known, now);
         Keeper {
+            left_behind: HashMap::new(),
             plugins: chosen.plugins.into_iter().map(|c| (c.manifest.id.clone(), Plugin::new(c))).collect(),
             slots: chosen.jobs.into_iter().map(|job| Slot::new(job, now)).collect(),
             waiting: chosen.waiting,
@@ -318,11 +321,7 @@ impl Keeper {
                 return;
             }
             if plugin.is_full(&self.ground) {
-                tracing::error!(
-                    plugin = id,
-                    most = self.ground.config.plugins.max_generations,
-                    "not taken: too many copies are in memory already; restart the host, or use --isolate={id}"
-                );
+                too_many(&id, &self.ground);
                 return;
             }
             tracing::info!(plugin = id, version, file = %path.display(), "newer plugin: building beside the old one");
@@ -332,7 +331,12 @@ impl Keeper {
             return;
         }
         tracing::info!(plugin = id, version, file = %path.display(), "plugin came");
-        self.plugins.insert(id.clone(), Plugin::new(candidate));
+        let plugin = Plugin::again(candidate, self.left_behind.get(&id).copied().unwrap_or(0));
+        if plugin.is_full(&self.ground) {
+            too_many(&id, &self.ground);
+            return;
+        }
+        self.plugins.insert(id.clone(), plugin);
         self.serve_with(&id, self.named_beside(path));
     }
 
@@ -418,7 +422,9 @@ impl Keeper {
             return;
         };
         tracing::info!(plugin = id, file = %path.display(), "plugin was removed: draining");
-        self.plugins.remove(&id);
+        if let Some(plugin) = self.plugins.remove(&id) {
+            self.left_behind.insert(id.clone(), plugin.opened());
+        }
         let (gone, kept) =
             std::mem::take(&mut self.slots).into_iter().partition(|s: &Slot| s.job.plugin == id);
         self.slots = kept;
@@ -437,4 +443,12 @@ impl Keeper {
             });
         }
     }
+}
+
+fn too_many(plugin: &str, ground: &Ground) {
+    tracing::error!(
+        plugin,
+        most = ground.config.plugins.max_generations,
+        "not taken: too many copies are in memory already; restart the host, or use --isolate={plugin}"
+    );
 }
