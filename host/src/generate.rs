@@ -12,7 +12,7 @@ pub mod utf8;
 
 pub use assemble::Assembler;
 pub use end::{Cause, End};
-pub use piece::{Failure, Finish, Kind, Logprobs, Piece};
+pub use piece::{Failure, Finish, Kind, Logprobs, More, Piece};
 pub use request::{Bias, Request, Sampling};
 pub use score::Scored;
 

@@ -79,14 +79,14 @@ impl Assembler {
 
     /// Takes a piece. What may be shown goes to `show`, at most once.
     pub fn push(&mut self, piece: Piece<'_>, show: impl FnOnce(Shown<'_>)) -> Progress {
-        if let Some(n) = piece.prompt_tokens {
+        if let Some(n) = piece.more.prompt_tokens {
             self.usage.prompt = n;
         }
-        if piece.cached_tokens.is_some() {
-            self.usage.cached = piece.cached_tokens;
+        if piece.more.cached_tokens.is_some() {
+            self.usage.cached = piece.more.cached_tokens;
         }
         if self.muted {
-            return match piece.finish {
+            return match piece.more.finish.clone() {
                 None => Progress::Open,
                 Some(Finish::Stop | Finish::Length) => Progress::Ended(Finish::Length),
                 Some(other) => Progress::Ended(other),
@@ -97,16 +97,16 @@ impl Assembler {
         self.pending = self.pending.saturating_add(new);
         self.shown.clear();
         let stopped = if piece.bytes.is_empty() {
-            self.tokens(piece.tokens, &piece.logprobs)
+            self.tokens(piece.tokens, &piece.more.logprobs)
         } else {
             // The text of a piece belongs to its first token: the engine does not say where the others begin.
             for (at, token) in piece.tokens.iter().enumerate() {
                 let bytes = if at == 0 { piece.bytes } else { &[] };
-                self.scores.token(*token, bytes, at, &piece.logprobs);
+                self.scores.token(*token, bytes, at, &piece.more.logprobs);
             }
             self.take(piece.bytes)
         };
-        let progress = match piece.finish {
+        let progress = match piece.more.finish.clone() {
             _ if stopped => Progress::StopString,
             Some(finish) => {
                 self.flush();
@@ -195,6 +195,7 @@ impl Assembler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::More;
 
     struct Bytes;
     impl Detokenize for Bytes {
@@ -209,7 +210,8 @@ mod tests {
 
     fn push(a: &mut Assembler, tokens: &[u32], finish: Option<Finish>) -> (String, u32, Progress) {
         let (mut text, mut n) = (String::new(), 0);
-        let progress = a.push(Piece { tokens, finish, ..Piece::default() }, |shown| {
+        let more = More { finish, ..More::NONE.clone() };
+        let progress = a.push(Piece { tokens, bytes: &[], more: &more }, |shown| {
             text.push_str(shown.text);
             n = shown.tokens;
         });

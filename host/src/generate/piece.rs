@@ -63,21 +63,39 @@ pub struct Logprobs<'a> {
     pub k: usize,
 }
 
-/// A piece.
-#[derive(Debug, Clone, Default)]
+/// A piece. Five words, for the case that is nearly every one: tokens and nothing else.
+#[derive(Debug, Clone, Copy)]
 pub struct Piece<'a> {
     /// New token ids.
     pub tokens: &'a [u32],
     /// Their bytes, when the engine detokenizes; else empty.
     pub bytes: &'a [u8],
+    /// What only some pieces have.
+    pub more: &'a More<'a>,
+}
+
+/// What only some pieces have.
+#[derive(Debug, Clone)]
+pub struct More<'a> {
     /// Prompt tokens as the engine counts them.
     pub prompt_tokens: Option<u32>,
     /// Of these, from a prefix cache.
     pub cached_tokens: Option<u32>,
-    /// Log-probabilities of `tokens`, where they were asked for.
+    /// Log-probabilities of the tokens, where they were asked for.
     pub logprobs: Logprobs<'a>,
     /// Log-probability of each prompt token, the first not a number; in one piece, once.
     pub prompt_logprobs: &'a [f32],
     /// Set on the last piece.
     pub finish: Option<Finish>,
+}
+
+impl More<'_> {
+    /// Nothing of it.
+    pub const NONE: &'static More<'static> = &More {
+        prompt_tokens: None,
+        cached_tokens: None,
+        logprobs: Logprobs { chosen: &[], top_ids: &[], top: &[], k: 0 },
+        prompt_logprobs: &[],
+        finish: None,
+    };
 }

@@ -127,7 +127,7 @@ impl Flight {
 
     /// Takes a piece from the engine. `unknown_token` is called when it held ids without text.
     pub fn deliver(&self, piece: Piece<'_>, now: Instant, unknown_token: impl FnOnce()) -> After {
-        let finishes = piece.finish.is_some();
+        let finishes = piece.more.finish.is_some();
         let mut state = self.state.lock();
         let state = &mut *state;
         let Some(live) = state.live.as_mut() else { return After::Nothing };
@@ -149,8 +149,8 @@ impl Flight {
         }
         let Live { assembler, consumer } = live;
         let (bytes, mut shown) = (&mut state.bytes, 0);
-        if !piece.prompt_logprobs.is_empty() {
-            consumer.write(Event::Prompt(piece.prompt_logprobs), bytes);
+        if !piece.more.prompt_logprobs.is_empty() {
+            consumer.write(Event::Prompt(piece.more.prompt_logprobs), bytes);
         }
         let progress = assembler.push(piece, |Shown { text, tokens, scores }| {
             consumer.write(Event::Text { text, tokens, scores }, bytes);

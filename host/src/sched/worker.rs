@@ -340,7 +340,7 @@ impl Receiver for Reception<'_> {
     fn piece(&mut self, task: u64, piece: Piece<'_>) {
         let worker = self.worker;
         worker.pieces.fetch_add(1, Ordering::Relaxed);
-        let finishes = piece.finish.is_some();
+        let finishes = piece.more.finish.is_some();
         let flight = {
             let mut inner = worker.inner.lock();
             if finishes {

@@ -99,17 +99,17 @@ impl Array {
         })
     }
 
-    /// As [`Array::iter`] where no element is shorter than `T`, as is the rule, else nothing. It copies by a size that the
-    /// compiler knows, so that a loop does not copy the fields that it does not look at.
+    /// Where the elements are, when none is shorter than `T`, as is the rule; else nothing. For readers that look at a few
+    /// fields of large elements: each place is a whole `T`, aligned or not.
     ///
     /// # Safety
     /// As [`Array::iter`].
     #[inline]
-    pub unsafe fn whole<T: Copy>(self) -> Option<impl ExactSizeIterator<Item = T>> {
+    pub unsafe fn places<T: Copy>(self) -> Option<impl ExactSizeIterator<Item = *const T>> {
         let base = self.ptr.cast::<u8>();
-        // SAFETY: the caller vouches for `stride` readable bytes at each place, which are a whole `T`, aligned or not.
-        let item = move |i| unsafe { base.add(i * self.stride).cast::<T>().read_unaligned() };
-        (self.stride >= size_of::<T>()).then(|| (0..self.readable()).map(item))
+        // SAFETY: the caller vouches for `stride` readable bytes at each place.
+        let place = move |i| unsafe { base.add(i * self.stride).cast::<T>() };
+        (self.stride >= size_of::<T>()).then(|| (0..self.readable()).map(place))
     }
 
     /// Number of elements, 0 of an array that cannot be one.
@@ -119,6 +119,22 @@ impl Array {
             && self.stride > 0
             && self.len.checked_mul(self.stride).is_some_and(|n| n <= isize::MAX as usize);
         if sound { self.len } else { 0 }
+    }
+
+    /// The elements as a slice when they lie side by side and aligned, as scalars nearly always do.
+    ///
+    /// # Safety
+    /// As [`Array::iter`], for `'a`.
+    #[inline]
+    pub unsafe fn slice<'a, T: Copy + 'a>(self) -> Option<&'a [T]> {
+        if self.len == 0 || self.ptr.is_null() {
+            return Some(&[]);
+        }
+        let sound = self.stride == size_of::<T>()
+            && self.ptr.cast::<T>().is_aligned()
+            && self.len <= isize::MAX as usize / size_of::<T>();
+        // SAFETY: contiguous, aligned, bounded; the caller vouches for the memory.
+        sound.then(|| unsafe { core::slice::from_raw_parts(self.ptr.cast(), self.len) })
     }
 
     /// The elements as a slice when they lie side by side and aligned (scalars nearly always do), else copied.

@@ -37,8 +37,8 @@ impl Receiver for Counting {
     fn piece(&mut self, task: u64, piece: Piece<'_>) {
         self.tokens += piece.tokens.len() as u64;
         self.chunks += 1;
-        if let Some(finish) = piece.finish {
-            self.over(task, finish);
+        if let Some(finish) = &piece.more.finish {
+            self.over(task, finish.clone());
         }
     }
 
@@ -129,17 +129,19 @@ impl Count for Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::More;
 
     #[test]
     fn what_is_pushed_is_counted_and_what_ends_is_kept() {
         let mut counting = Counting::default();
-        counting.piece(1, Piece { tokens: &[5, 6], ..Piece::default() });
-        counting.piece(2, Piece { finish: Some(Finish::Length), ..Piece::default() });
+        counting.piece(1, Piece { tokens: &[5, 6], bytes: &[], more: More::NONE });
+        let ended = |finish| More { finish: Some(finish), ..More::NONE.clone() };
+        counting.piece(2, Piece { tokens: &[], bytes: &[], more: &ended(Finish::Length) });
         assert!(counting.go_on());
         assert_eq!((counting.tokens, counting.chunks, counting.pushes), (2, 2, 1));
         assert_eq!((counting.ended.as_slice(), &counting.fault), (&[2][..], &None));
         let failure = Failure::fault("backend", "no luck");
-        counting.piece(1, Piece { finish: Some(Finish::Error(failure)), ..Piece::default() });
+        counting.piece(1, Piece { tokens: &[], bytes: &[], more: &ended(Finish::Error(failure)) });
         assert!(counting.fault.is_some_and(|fault| fault.ends_with("no luck")));
     }
 }
