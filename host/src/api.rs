@@ -1,5 +1,6 @@
 //! The routes and what answers them: wire types in, wire types out; between them only `generate` types.
 
+pub mod admin;
 pub mod guard;
 pub mod health;
 pub mod openai;
@@ -11,8 +12,9 @@ use std::time::{Duration, Instant};
 use hyper::Response;
 use hyper::body::Incoming;
 
-use crate::config::Config;
+use crate::config::{Config, Live};
 use crate::error::ApiError;
+use crate::fleet::desk::Desk;
 use crate::http::server::{Answer, Connection, Service};
 use crate::http::{Body, respond};
 use crate::lifecycle::Lifecycle;
@@ -23,8 +25,10 @@ use guard::{HttpGuard, RequestId};
 
 /// What every handler works with.
 pub struct Api {
-    /// The configuration.
-    pub config: Arc<Config>,
+    /// The configuration that holds now.
+    pub live: Arc<Live>,
+    /// Where models are loaded and let go.
+    pub fleet: Desk,
     /// What is served.
     pub models: Arc<Models>,
     /// What runs.
@@ -43,14 +47,19 @@ pub struct Api {
 pub const PREPARED_AT_ONCE: usize = 2;
 
 impl Api {
+    /// The configuration that holds now.
+    pub fn config(&self) -> Arc<Config> {
+        self.live.get()
+    }
+
     /// Largest body and largest rendered prompt, in bytes.
     pub fn max_body(&self) -> u64 {
-        self.config.server.max_body_mb << 20
+        self.config().server.max_body_mb << 20
     }
 
     /// How long a body may take to come.
     pub fn body_timeout(&self) -> Duration {
-        self.config.server.body_timeout.0
+        self.config().server.body_timeout.0
     }
 }
 
@@ -121,7 +130,7 @@ async fn dispatch(
     let (handler, tail) = match found {
         Found::Route(route, tail) => (route.handler, tail),
         Found::WrongMethod(route) => {
-            return respond::method_not_allowed(route.allow(), &route.wrong_method(request.method()));
+            return respond::method_not_allowed(&route.allow(), &route.wrong_method(request.method()));
         }
         Found::Nothing => return respond::error(&routes::unknown(request.uri().path())),
     };
@@ -134,6 +143,9 @@ async fn dispatch(
         Handler::Live => Ok(health::live()),
         Handler::Ready => Ok(health::ready(api)),
         Handler::Metrics => Ok(health::metrics(api)),
+        Handler::AdminList | Handler::AdminLoad | Handler::AdminUnload => {
+            Box::pin(admin::answer(api, handler, call)).await
+        }
     };
     match answered {
         Ok(response) => response,

@@ -1,13 +1,17 @@
 //! The command line: flags become one more layer of the configuration; commands print what they answer.
 
+mod config;
 mod flags;
 mod plugin;
 mod plugin_flags;
 
+use std::io::Write;
+
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app;
-use crate::config::{Config, env, merge};
+use crate::config::setting::Setting;
+use crate::config::{self as configuration, Sources, env};
 use crate::plugins::isolate;
 use crate::telemetry::{logs, reference};
 use flags::ServeFlags;
@@ -32,6 +36,9 @@ struct Cli {
 enum Command {
     /// Serve; what the host does without a command too.
     Serve(Box<ServeFlags>),
+    /// Show, check and describe the configuration.
+    #[command(subcommand)]
+    Config(config::Command),
     /// List, describe, check and make plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
@@ -51,7 +58,7 @@ enum Command {
     /// Print a generated document.
     #[command(hide = true)]
     GenDocs {
-        /// Which: metrics.
+        /// Which: metrics or config.
         document: String,
     },
 }
@@ -64,7 +71,10 @@ pub fn main() -> i32 {
     let args = env::arguments();
     let executable = env::executable().unwrap_or_default();
     let plugin_flags = PluginFlags::of(&args, &executable);
-    let command = plugin_flags.add(Cli::command()).mut_subcommand("serve", |serve| plugin_flags.add(serve));
+    let with_options = |command: clap::Command| plugin_flags.add(command);
+    let command = with_options(Cli::command())
+        .mut_subcommand("serve", with_options)
+        .mut_subcommand("config", |config| config.mut_subcommand("show", with_options));
     let parsed =
         command.try_get_matches_from(&args).and_then(|m| Cli::from_arg_matches(&m).map(|cli| (cli, m)));
     let (cli, matches) = match parsed {
@@ -74,13 +84,12 @@ pub fn main() -> i32 {
             return if error.print().is_ok() { error.exit_code() } else { USAGE };
         }
     };
-    let extra = |matches: &ArgMatches| plugin_flags.table(matches);
+    // The options of plugins, from the innermost command that was named.
+    let options = plugin_flags.settings(innermost(&matches));
     match cli.command {
-        None => serve(&cli.serve, extra(&matches)),
-        Some(Command::Serve(flags)) => {
-            let inner = matches.subcommand_matches("serve").map(extra).unwrap_or_default();
-            serve(&flags, inner)
-        }
+        None => serve(&cli.serve, options),
+        Some(Command::Serve(flags)) => serve(&flags, options),
+        Some(Command::Config(command)) => config::run(&command, options),
         Some(Command::Plugin(command)) => plugin::run(&command),
         Some(Command::PluginRun { parent, level, memory }) => {
             isolate::child::run(&isolate::child::Call { parent, level, memory })
@@ -89,12 +98,19 @@ pub fn main() -> i32 {
     }
 }
 
-fn serve(flags: &ServeFlags, plugin_options: toml::Table) -> i32 {
-    match configuration(flags, plugin_options) {
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
+}
+
+fn serve(flags: &ServeFlags, plugin_options: Vec<Setting>) -> i32 {
+    let resolved = sources(flags, plugin_options)
+        .and_then(|sources| sources.resolve().map(|r| (sources, r)).map_err(|e| e.to_string()));
+    match resolved {
         Err(problem) => complain(&problem, USAGE),
-        Ok(config) => {
+        Ok((sources, resolved)) => {
+            let config = resolved.config;
             logs::start(config.level().unwrap_or(tracing::Level::INFO), config.log.format);
-            match app::run(config) {
+            match app::run(config, sources) {
                 Ok(()) => 0,
                 Err(app::Failed { message, usage }) => complain(&message, if usage { USAGE } else { 1 }),
             }
@@ -102,17 +118,11 @@ fn serve(flags: &ServeFlags, plugin_options: toml::Table) -> i32 {
     }
 }
 
-fn configuration(flags: &ServeFlags, plugin_options: toml::Table) -> Result<Config, String> {
-    let mut layers = Vec::new();
-    if let Some(path) = &flags.config {
-        layers.push(merge::file(path).map_err(|e| e.to_string())?);
-    }
-    layers.push(env::table());
-    layers.push(plugin_options);
-    layers.push(flags.table()?);
-    let mut config = merge::resolve(layers).map_err(|e| e.to_string())?;
-    flags.name_single_model(&mut config)?;
-    Ok(config)
+/// Where the configuration of a command with these flags comes from.
+fn sources(flags: &ServeFlags, plugin_options: Vec<Setting>) -> Result<Sources, String> {
+    let mut all = plugin_options;
+    all.extend(flags.settings()?);
+    Ok(Sources { file: flags.config.clone(), flags: all })
 }
 
 #[expect(clippy::print_stdout, reason = "the document is the command's answer")]
@@ -122,7 +132,11 @@ fn generate(document: &str) -> i32 {
             print!("{}", reference::markdown());
             0
         }
-        other => complain(&format!("there is no document {other:?}; there is metrics"), USAGE),
+        "config" => {
+            print!("{}", configuration::reference::markdown());
+            0
+        }
+        other => complain(&format!("there is no document {other:?}; there are metrics and config"), USAGE),
     }
 }
 
@@ -130,4 +144,9 @@ fn generate(document: &str) -> i32 {
 fn complain(message: &str, code: i32) -> i32 {
     eprintln!("cascadia-host: {message}");
     code
+}
+
+/// Prints a line of the answer. A reader that has seen enough and left is no fault.
+fn say(text: &str) {
+    drop(writeln!(std::io::stdout(), "{text}"));
 }

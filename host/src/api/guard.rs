@@ -83,7 +83,7 @@ pub fn host_allowed(api: &Api, headers: &HeaderMap) -> Result<(), ApiError> {
     let is_loopback = host == "localhost"
         || host.ends_with(".localhost")
         || host.parse().is_ok_and(crate::config::schema::is_loopback);
-    if is_loopback || api.config.server.allowed_hosts.iter().any(|h| h.eq_ignore_ascii_case(&host)) {
+    if is_loopback || api.config().server.allowed_hosts.iter().any(|h| h.eq_ignore_ascii_case(&host)) {
         return Ok(());
     }
     let host: String = host.chars().take(100).collect();

@@ -21,12 +21,18 @@ pub enum Handler {
     Ready,
     /// The metrics.
     Metrics,
+    /// Models as the fleet sees them.
+    AdminList,
+    /// Loading a model.
+    AdminLoad,
+    /// Letting a model go.
+    AdminUnload,
 }
 
 /// One route.
 #[derive(Debug)]
 pub struct Route {
-    /// POST, or GET with HEAD.
+    /// GET stands for HEAD too.
     pub method: Method,
     /// Path; a last part that begins with a colon stands for anything.
     pub path: &'static str,
@@ -46,6 +52,9 @@ pub static ROUTES: &[Route] = &[
     Route { method: Method::GET, path: "/health/live", handler: Handler::Live },
     Route { method: Method::GET, path: "/health/ready", handler: Handler::Ready },
     Route { method: Method::GET, path: "/metrics", handler: Handler::Metrics },
+    Route { method: Method::GET, path: "/admin/v1/models", handler: Handler::AdminList },
+    Route { method: Method::POST, path: "/admin/v1/models", handler: Handler::AdminLoad },
+    Route { method: Method::DELETE, path: "/admin/v1/models/:name", handler: Handler::AdminUnload },
 ];
 
 /// What a path leads to.
@@ -71,8 +80,12 @@ impl Found {
 
 impl Route {
     /// The `Allow` header of its path.
-    pub fn allow(&self) -> &'static str {
-        if self.method == Method::POST { "POST" } else { "GET, HEAD" }
+    pub fn allow(&self) -> String {
+        let methods = ROUTES.iter().filter(|route| route.path == self.path).map(|route| match route.method {
+            Method::GET => "GET, HEAD",
+            ref other => other.as_str(),
+        });
+        methods.collect::<Vec<_>>().join(", ")
     }
 
     /// What a client is told that used another method.
@@ -129,5 +142,7 @@ mod tests {
     fn a_known_path_with_another_method_is_told_apart() {
         assert!(matches!(find(&Method::GET, "/v1/completions"), Found::WrongMethod(_)));
         assert!(matches!(find(&Method::HEAD, "/v1/completions"), Found::WrongMethod(_)));
+        let Found::WrongMethod(route) = find(&Method::PUT, "/admin/v1/models") else { panic!("no PUT") };
+        assert_eq!(route.allow(), "GET, HEAD, POST");
     }
 }

@@ -5,11 +5,11 @@ mod create;
 mod describe;
 mod list;
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Subcommand;
 
+use super::say;
 use crate::config::env;
 use crate::plugins::find;
 
@@ -45,9 +45,4 @@ pub(super) fn run(command: &Command) -> i32 {
 fn library(name: &str, dirs: &[PathBuf]) -> Result<PathBuf, String> {
     let executable = env::executable().map_err(|e| format!("own path is not known: {e}"))?;
     find::one(name, dirs, &executable).map_err(|e| e.to_string())
-}
-
-/// Prints a line of the answer. A reader that has seen enough and left is no fault.
-fn say(text: &str) {
-    drop(writeln!(std::io::stdout(), "{text}"));
 }

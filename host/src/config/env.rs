@@ -3,9 +3,8 @@
 
 use toml::{Table, Value};
 
-/// Prefix of configuration variables: `CASCADIA__SERVER__LISTEN` is the key `server.listen`. The double underscore
-/// keeps clear of `CASCADIA_PORT=tcp://...`, which orchestrators set for a service of that name.
-pub const PREFIX: &str = "CASCADIA__";
+use super::keys::{self, Kind};
+use super::setting::{Origin, PREFIX, Setting};
 
 /// Whether a variable is set and not empty.
 pub fn is_set(name: &str) -> bool {
@@ -35,46 +34,63 @@ pub fn executable() -> std::io::Result<std::path::PathBuf> {
     std::env::current_exe()
 }
 
-/// The configuration variables as a table; values are read as TOML where they are valid TOML, else as text.
-pub fn table() -> Table {
+/// The socket of the service manager that started this process, when it wants to be told.
+pub fn notify_socket() -> Option<std::ffi::OsString> {
+    std::env::var_os("NOTIFY_SOCKET").filter(|v| !v.is_empty())
+}
+
+/// How often the service manager wants a sign of life of this process.
+pub fn watchdog() -> Option<std::time::Duration> {
+    let number = |name| std::env::var_os(name)?.to_str()?.parse::<u64>().ok();
+    let mine = std::env::var_os("WATCHDOG_PID").is_none()
+        || number("WATCHDOG_PID") == Some(u64::from(std::process::id()));
+    number("WATCHDOG_USEC").filter(|n| mine && *n > 0).map(std::time::Duration::from_micros)
+}
+
+/// What the configuration variables say.
+pub fn settings() -> Vec<Setting> {
     from_pairs(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))))
 }
 
-fn from_pairs(pairs: impl Iterator<Item = (String, String)>) -> Table {
-    let mut root = Table::new();
-    for (name, value) in pairs {
-        if let Some(path) = name.strip_prefix(PREFIX) {
-            let parts: Vec<_> = path.split("__").map(str::to_ascii_lowercase).collect();
-            insert(&mut root, &parts, scalar(&value));
+fn from_pairs(pairs: impl Iterator<Item = (String, String)>) -> Vec<Setting> {
+    let read = |(name, text): (String, String)| {
+        let mut path: Vec<_> = name.strip_prefix(PREFIX)?.split("__").map(str::to_ascii_lowercase).collect();
+        if path[0] == "plugin" {
+            // Ids and options are written with -, which a shell does not take in a name.
+            path.iter_mut().for_each(|part| *part = part.replace('_', "-"));
         }
+        let value = read(&path, &text);
+        Some(Setting { path, value, origin: Origin::Environment(name) })
+    };
+    let mut all: Vec<_> = pairs.filter_map(read).collect();
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    all
+}
+
+/// A value given as text for a key: what the key takes as text is left as it is; a list may be written `a,b`; the rest is
+/// read as TOML where it is valid TOML, else it is text.
+pub fn read(path: &[String], text: &str) -> Value {
+    let kind = match path {
+        [section, name] => keys::row(section, name).map(|row| row.kind),
+        // The plugin's own schema says what it means.
+        [first, _, _] if first == "plugin" => Some(Kind::Text),
+        _ => None,
+    };
+    match kind {
+        Some(Kind::Text | Kind::Path | Kind::Duration | Kind::Size | Kind::Choice(_)) => text.into(),
+        Some(Kind::Texts | Kind::Paths) if !text.trim_start().starts_with('[') => {
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            Value::Array(parts.map(Value::from).collect())
+        }
+        _ => scalar(text),
     }
-    root
 }
 
 /// `8080` is a number, `true` a boolean, `["a"]` a list, everything else text.
-pub fn scalar(text: &str) -> Value {
+fn scalar(text: &str) -> Value {
     match toml::from_str::<Table>(&format!("v = {text}")) {
         Ok(mut table) => table.remove("v").unwrap_or_else(|| Value::String(text.to_owned())),
         Err(_) => Value::String(text.to_owned()),
-    }
-}
-
-/// Puts a value at a path, making tables on the way. A scalar in the way is replaced.
-pub fn insert(table: &mut Table, path: &[String], value: Value) {
-    match path {
-        [] => {}
-        [last] => {
-            table.insert(last.clone(), value);
-        }
-        [first, rest @ ..] => {
-            let slot = table.entry(first.clone()).or_insert_with(|| Value::Table(Table::new()));
-            if !slot.is_table() {
-                *slot = Value::Table(Table::new());
-            }
-            if let Value::Table(inner) = slot {
-                insert(inner, rest, value);
-            }
-        }
     }
 }
 
@@ -103,11 +119,19 @@ mod tests {
         let pairs = [
             ("CASCADIA__SERVER__LISTEN", ":9000"),
             ("CASCADIA__LIMITS__MAX_CONCURRENT", "4"),
+            ("CASCADIA__PLUGINS__ISOLATE", "a, b"),
+            ("CASCADIA__PLUGIN__OV_GENAI__CB_CACHE_SIZE", "4"),
             ("HOME", "/x"),
         ];
-        let table = from_pairs(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        let expected: Table =
-            toml::from_str("server.listen = ':9000'\nlimits.max_concurrent = 4").expect("valid");
-        assert_eq!(table, expected);
+        let settings = from_pairs(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        let read: Vec<_> = settings.iter().map(|s| format!("{} = {}", s.key(), s.value)).collect();
+        let expected = [
+            "limits.max_concurrent = 4",
+            "plugin.ov-genai.cb-cache-size = \"4\"",
+            "plugins.isolate = [\"a\", \"b\"]",
+            "server.listen = \":9000\"",
+        ];
+        assert_eq!(read, expected);
+        assert_eq!(settings[3].origin.to_string(), "environment CASCADIA__SERVER__LISTEN");
     }
 }

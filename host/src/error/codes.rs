@@ -74,6 +74,8 @@ codes! {
     EngineRefused = "engine_refused", 400, InvalidRequest, Some(Reason::InvalidRequest);
     /// The Host header names a host that this listener does not answer for.
     HostNotAllowed = "host_not_allowed", 403, InvalidRequest, None;
+    /// The route is for the operator, and this caller is not known as one.
+    AdminOnly = "admin_only", 403, InvalidRequest, None;
     /// No such model.
     ModelNotFound = "model_not_found", 404, InvalidRequest, Some(Reason::InvalidRequest);
     /// No such path.
@@ -84,6 +86,8 @@ codes! {
     RequestTimeout = "request_timeout", 408, InvalidRequest, None;
     /// A running request has the same id.
     DuplicateRequest = "duplicate_request", 409, InvalidRequest, None;
+    /// A model of that name is there already.
+    ModelExists = "model_exists", 409, InvalidRequest, None;
     /// The body is over the limit.
     BodyTooLarge = "body_too_large", 413, InvalidRequest, None;
     /// The rendered prompt is over the body limit.
@@ -94,6 +98,8 @@ codes! {
     UnsupportedMediaType = "unsupported_media_type", 415, InvalidRequest, None;
     /// The engine failed.
     EngineError = "engine_error", 500, Server, Some(Reason::EngineError);
+    /// A model that was asked for did not come up.
+    LoadFailed = "load_failed", 500, Server, None;
     /// The host failed; a fault of ours.
     Internal = "internal", 500, Server, None;
     /// All slots and all queue places are taken, or the queue's deadline passed.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::slot::Source;
 use crate::config::Config;
 use crate::config::schema::Model;
 use crate::plugins::load::{self, Candidate};
@@ -28,8 +29,10 @@ fn usage(message: impl Into<String>) -> Fault {
 }
 
 /// A model and the engine that will serve it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Job {
+    /// What was asked for.
+    pub(super) asked: Model,
     /// The served name.
     pub(super) name: String,
     /// File or folder.
@@ -46,7 +49,23 @@ pub struct Job {
 impl Job {
     pub(super) fn for_test(name: &str) -> Job {
         let options = BTreeMap::new();
-        Job { name: name.to_owned(), path: None, plugin: "p".to_owned(), engine: "e".to_owned(), options }
+        let (asked, plugin, engine) = (Model::default(), "p".to_owned(), "e".to_owned());
+        Job { asked, name: name.to_owned(), path: None, plugin, engine, options }
+    }
+}
+
+impl Job {
+    /// What was asked for, with the name and the engine that it came to: a newer plugin does not change them.
+    pub(super) fn pinned(&self) -> Model {
+        let engine = Some(format!("{}/{}", self.plugin, self.engine));
+        Model { name: Some(self.name.clone()), engine, ..self.asked.clone() }
+    }
+
+    /// Whether an engine built for `other` serves this one too.
+    pub(super) fn is_served_by(&self, other: &Job) -> bool {
+        let what =
+            |job: &Job| (job.path.clone(), job.plugin.clone(), job.engine.clone(), job.options.clone());
+        what(self) == what(other)
     }
 }
 
@@ -54,16 +73,16 @@ impl Job {
 pub struct Chosen {
     /// Plugins, checked and not opened.
     pub(super) plugins: Vec<Candidate>,
-    /// What to serve.
-    pub(super) jobs: Vec<Job>,
+    /// What to serve, and who asked for it.
+    pub(super) jobs: Vec<(Job, Source)>,
     /// Models whose engine may still be dropped into a folder.
-    pub(super) waiting: Vec<Model>,
+    pub(super) waiting: Vec<(Model, Source)>,
 }
 
 impl Chosen {
     /// Names of the models that will be built.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.jobs.iter().map(|job| job.name.as_str())
+        self.jobs.iter().map(|(job, _)| job.name.as_str())
     }
 
     /// Variables that the plugins need before the process has threads; those in processes of their own get theirs there.
@@ -76,55 +95,72 @@ impl Chosen {
 /// Finds and checks the plugins, and gives each model an engine.
 pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<Chosen, Fault> {
     let plugins = candidates(config, executable, metrics)?;
-    let hot = !config.plugins.dirs.is_empty();
-    if plugins.is_empty() && !hot {
+    if plugins.is_empty() && config.plugins.dirs.is_empty() {
         return Err(usage("no plugin to serve with; name one with --plugin or a folder with --plugin-dir"));
     }
     let manifests: Vec<&Manifest> = plugins.iter().map(|p| &p.manifest).collect();
-    let unknown: Vec<_> =
-        config.plugin.keys().filter(|id| !manifests.iter().any(|m| m.id == **id)).cloned().collect();
-    if !unknown.is_empty() && !hot {
-        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
-        return Err(usage(format!(
-            "options are given for {}, which is not loaded; loaded: {}",
-            unknown.join(", "),
-            loaded.join(", ")
-        )));
-    }
-    let strangers: Vec<_> = config
-        .plugins
-        .isolate
-        .iter()
-        .filter(|id| *id != "*" && !manifests.iter().any(|m| m.id == **id))
-        .cloned()
-        .collect();
-    if !strangers.is_empty() && !hot {
-        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
-        return Err(usage(format!(
-            "--isolate names {}, which is not loaded; loaded: {}",
-            strangers.join(", "),
-            loaded.join(", ")
-        )));
-    }
-    let mut wanted = config.model.clone();
+    strangers(config, &manifests).map_err(usage)?;
+    let configured = config.model.iter().map(|model| (model.clone(), Source::Configuration));
+    let mut wanted: Vec<_> = configured.collect();
     for plugin in &plugins {
-        wanted.extend(beside(&plugin.path).map_err(usage)?);
+        let named = beside(&plugin.path).map_err(usage)?;
+        wanted.extend(named.into_iter().map(|model| (model, Source::Beside)));
     }
     if wanted.is_empty() && !plugins.is_empty() {
-        wanted.push(Model { name: None, path: None, engine: None, device: None });
+        wanted.push((Model::default(), Source::Configuration));
     }
-    let (mut jobs, mut waiting): (Vec<Job>, Vec<Model>) = (Vec::new(), Vec::new());
-    for model in wanted {
-        match job(&model, &manifests, config, metrics) {
-            Ok(job) if jobs.iter().any(|j| j.name == job.name) => {
-                return Err(usage(format!("two models are named {}; give one --model NAME=PATH", job.name)));
+    let (jobs, waiting) = jobs(wanted, &manifests, config, metrics).map_err(usage)?;
+    Ok(Chosen { plugins, jobs, waiting })
+}
+
+/// Refuses options and isolation for plugins that are not there, unless they may still be dropped into a folder.
+pub(super) fn strangers(config: &Config, manifests: &[&Manifest]) -> Result<(), String> {
+    let is_strange = |id: &&String| !manifests.iter().any(|m| m.id == **id);
+    let told = |what: &str, ids: Vec<&String>| {
+        let ids: Vec<_> = ids.into_iter().map(String::as_str).collect();
+        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
+        format!("{what} {}, which is not loaded; loaded: {}", ids.join(", "), loaded.join(", "))
+    };
+    if !config.plugins.dirs.is_empty() {
+        return Ok(());
+    }
+    let unknown: Vec<_> = config.plugin.keys().filter(is_strange).collect();
+    if !unknown.is_empty() {
+        return Err(told("options are given for", unknown));
+    }
+    let unknown: Vec<_> = config.plugins.isolate.iter().filter(|id| *id != "*").filter(is_strange).collect();
+    if !unknown.is_empty() {
+        return Err(told("--isolate names", unknown));
+    }
+    Ok(())
+}
+
+/// Jobs with who asked for them, and the models that wait for their engine.
+type Jobs = (Vec<(Job, Source)>, Vec<(Model, Source)>);
+
+/// Gives each model an engine.
+///
+/// # Errors
+/// What is wrong with the first one that cannot have one, and never will.
+pub(super) fn jobs(
+    wanted: Vec<(Model, Source)>,
+    manifests: &[&Manifest],
+    config: &Config,
+    metrics: &Metrics,
+) -> Result<Jobs, String> {
+    let hot = !config.plugins.dirs.is_empty();
+    let (mut jobs, mut waiting): Jobs = Default::default();
+    for (model, source) in wanted {
+        match job(&model, manifests, config, metrics) {
+            Ok(job) if jobs.iter().any(|(j, _)| j.name == job.name) => {
+                return Err(format!("two models are named {}; give one --model NAME=PATH", job.name));
             }
-            Ok(job) => jobs.push(job),
-            Err(Misfit::NoEngine(_)) if hot => waiting.push(model),
-            Err(Misfit::NoEngine(message) | Misfit::Wrong(message)) => return Err(usage(message)),
+            Ok(job) => jobs.push((job, source)),
+            Err(Misfit::NoEngine(_)) if hot => waiting.push((model, source)),
+            Err(misfit) => return Err(misfit.message()),
         }
     }
-    Ok(Chosen { plugins, jobs, waiting })
+    Ok((jobs, waiting))
 }
 
 /// What a `plugin.toml` beside a plugin says.
@@ -218,8 +254,18 @@ pub(super) fn newer(a: &str, b: &str) -> bool {
 pub(super) enum Misfit {
     /// No plugin brings its engine.
     NoEngine(String),
+    /// Several engines could be meant.
+    Several(String),
     /// What is asked for is wrong.
     Wrong(String),
+}
+
+impl Misfit {
+    pub(super) fn message(self) -> String {
+        match self {
+            Misfit::NoEngine(message) | Misfit::Several(message) | Misfit::Wrong(message) => message,
+        }
+    }
 }
 
 /// Gives a model an engine of one of these plugins.
@@ -234,6 +280,7 @@ pub(super) fn job(
     if let Some(device) = &model.device {
         given.insert("device".to_owned(), device.as_str().into());
     }
+    given.extend(model.options.clone());
     let options = options::check(&manifest.id, &manifest.about.options, &given).map_err(|problems| {
         metrics.load_error(LoadStage::Options);
         Misfit::Wrong(problems.join("; "))
@@ -243,7 +290,14 @@ pub(super) fn job(
         stem.map(|s| s.to_string_lossy().into_owned())
     });
     let name = model.name.clone().or(from_path).unwrap_or_else(|| engine.clone());
-    Ok(Job { name, path: model.path.clone(), plugin: manifest.id.clone(), engine, options })
+    Ok(Job {
+        asked: model.clone(),
+        name,
+        path: model.path.clone(),
+        plugin: manifest.id.clone(),
+        engine,
+        options,
+    })
 }
 
 /// The engine that a model names, or the only one there is.
@@ -258,13 +312,14 @@ fn engine_for<'a>(model: &Model, plugins: &[&'a Manifest]) -> Result<(&'a Manife
     let mut fitting = all.iter().filter(fits);
     match (fitting.next(), fitting.next(), &model.engine) {
         (Some((manifest, engine)), None, _) => Ok((manifest, (*engine).to_owned())),
-        (Some(_), Some(_), None) => Err(Misfit::Wrong(format!(
+        (Some(_), Some(_), None) => Err(Misfit::Several(format!(
             "there are several engines: {}; choose with --engine or --model NAME=PATH,engine=ID",
             names()
         ))),
-        (Some(_), Some(_), Some(asked)) => {
-            Err(Misfit::Wrong(format!("engine {asked} could be several of {}; write PLUGIN/ENGINE", names())))
-        }
+        (Some(_), Some(_), Some(asked)) => Err(Misfit::Several(format!(
+            "engine {asked} could be several of {}; write PLUGIN/ENGINE",
+            names()
+        ))),
         (None, _, Some(asked)) => {
             Err(Misfit::NoEngine(format!("there is no engine {asked}; there is {}", names())))
         }

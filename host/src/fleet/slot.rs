@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
 
 use super::choose::Job;
 use crate::models::Model;
@@ -33,10 +36,40 @@ pub(super) enum Phase {
     },
 }
 
+/// Who asked for a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The configuration: a reload may let it go.
+    Configuration,
+    /// The `plugin.toml` beside a plugin.
+    Beside,
+    /// The admin API.
+    Admin,
+}
+
+impl Source {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Source::Configuration => "configuration",
+            Source::Beside => "plugin",
+            Source::Admin => "admin",
+        }
+    }
+}
+
 /// One model.
 pub(super) struct Slot {
+    /// Tells it from every other, also of the same name.
+    pub(super) number: u64,
     pub(super) job: Job,
+    pub(super) source: Source,
     pub(super) phase: Phase,
+    /// Why it is not up, when it failed.
+    pub(super) reason: Option<String>,
+    /// Turns true when the build that runs should be given up.
+    pub(super) give_up: Arc<AtomicBool>,
+    /// Who wants to know what comes of the first build.
+    pub(super) waiters: Vec<oneshot::Sender<Result<(), String>>>,
     /// Engines built so far.
     pub(super) generation: u32,
     /// Progress of the engine when it was last seen to move, and when that was.
@@ -45,8 +78,32 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(job: Job, now: Instant) -> Slot {
-        Slot { job, phase: Phase::Waiting, generation: 0, moved: (0, now), failures: VecDeque::new() }
+    pub(super) fn new(number: u64, job: Job, source: Source, now: Instant) -> Slot {
+        Slot {
+            number,
+            job,
+            source,
+            phase: Phase::Waiting,
+            reason: None,
+            give_up: Arc::default(),
+            waiters: Vec::new(),
+            generation: 0,
+            moved: (0, now),
+            failures: VecDeque::new(),
+        }
+    }
+
+    /// The build that runs, if one does, is not wanted any more.
+    pub(super) fn stop_building(&self) {
+        self.give_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells those who wait what came of the build.
+    pub(super) fn tell(&mut self, outcome: &Result<(), String>) {
+        for waiter in self.waiters.drain(..) {
+            // One who has left needs no answer.
+            drop(waiter.send(outcome.clone()));
+        }
     }
 
     /// The model that answers requests now.
@@ -83,7 +140,7 @@ mod tests {
     #[test]
     fn waits_double_and_the_fifth_failure_in_a_minute_opens_the_circuit() {
         let now = Instant::now();
-        let mut slot = Slot::new(Job::for_test("m"), now);
+        let mut slot = Slot::new(1, Job::for_test("m"), Source::Admin, now);
         let waits: Vec<_> = (0..5).map(|i| slot.failed(now + Duration::from_secs(i)).as_millis()).collect();
         assert_eq!(waits, [500, 1000, 2000, 4000, 300_000]);
         assert_eq!(slot.failed(now + Duration::from_secs(400)).as_millis(), 500);
@@ -92,7 +149,7 @@ mod tests {
     #[test]
     fn failures_of_long_ago_do_not_count() {
         let now = Instant::now();
-        let mut slot = Slot::new(Job::for_test("m"), now);
+        let mut slot = Slot::new(1, Job::for_test("m"), Source::Admin, now);
         for i in 0..10 {
             assert_eq!(slot.failed(now + Duration::from_secs(i * 61)), FIRST_WAIT);
         }

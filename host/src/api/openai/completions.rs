@@ -22,7 +22,7 @@ const DEFAULT_MAX_TOKENS: u32 = 16;
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
     let (mut fields, model) = intake(api, call.request).await?;
     let prompts = prompts(fields.take("prompt"))?;
-    let most = api.config.limits.max_choices;
+    let most = api.config().limits.max_choices;
     let mut params = Params::read(&mut fields, &model, Dialect::Text, prompts.len(), most)?;
     params.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);
     let plan = Plan { model, params, prompts, dialect: Dialect::Text };

@@ -1,0 +1,63 @@
+//! SIGHUP: the configuration is read again, and what may change while the host runs does.
+//!
+//! What must hold: a configuration with a fault changes nothing, and is told in one line; what needs a restart keeps its
+//! old value and is named.
+
+use std::sync::Arc;
+
+use super::Host;
+use crate::config::reload;
+use crate::config::sources::Resolved;
+use crate::fleet::desk::{Changes, Refused};
+use crate::plugins::services;
+use crate::telemetry::logs;
+
+impl Host {
+    /// Reads the configuration again.
+    pub(super) async fn reload(&self) {
+        self.manager.reloading(services::now_ns() / 1000);
+        match self.renew().await {
+            Err(problem) => tracing::error!("the old configuration stays: {problem}"),
+            Ok((plan, changes)) => {
+                let (now, models) = (plan.now.join(","), told(&changes));
+                if !plan.restart.is_empty() {
+                    let keys = plan.restart.join(",");
+                    tracing::warn!(
+                        keys,
+                        "changed keys that need a restart; they keep their values until then"
+                    );
+                }
+                tracing::info!(changed = now, models, "configuration was read again");
+            }
+        }
+    }
+
+    async fn renew(&self) -> Result<(reload::Plan, Changes), String> {
+        let sources = self.sources.clone();
+        // Files may lie on a disk that is slow.
+        let read = tokio::task::spawn_blocking(move || sources.resolve()).await;
+        let Resolved { config: read, .. } =
+            read.map_err(|_| "reading it panicked".to_owned())?.map_err(|e| e.to_string())?;
+        let plan = reload::plan(&self.api.config(), &read);
+        let config = Arc::new(plan.config.clone());
+        // The fleet first: what it cannot serve refuses the whole.
+        let changes = self.api.fleet.reload(Arc::clone(&config)).await.map_err(|refused| match refused {
+            Refused::Unavailable(why) => why.to_owned(),
+            Refused::NoModel(message)
+            | Refused::Taken(message)
+            | Refused::Engine(message)
+            | Refused::Wrong(message) => message,
+        })?;
+        let level = config.level().unwrap_or(tracing::Level::INFO);
+        logs::set_level(level);
+        services::set_level(level);
+        self.api.live.set(config);
+        Ok((plan, changes))
+    }
+}
+
+fn told(changes: &Changes) -> String {
+    let each = [("added", &changes.added), ("changed", &changes.changed), ("removed", &changes.removed)];
+    let some = each.into_iter().filter(|(_, names)| !names.is_empty());
+    some.map(|(what, names)| format!("{what} {}", names.join(" "))).collect::<Vec<_>>().join(", ")
+}
