@@ -1,11 +1,13 @@
 //! The command line: flags become one more layer of the configuration; commands print what they answer.
 
 mod config;
+mod doctor;
 mod flags;
+mod model;
 mod plugin;
 mod plugin_flags;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -39,9 +41,20 @@ enum Command {
     /// Show, check and describe the configuration.
     #[command(subcommand)]
     Config(config::Command),
+    /// List, load and unload the models of a running host.
+    #[command(subcommand)]
+    Model(model::Command),
+    /// Say whether `serve` with these flags would come up here, and what to do where not. Exit status 1 if not.
+    Doctor(Box<doctor::Flags>),
     /// List, describe, check and make plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Print the completions of a shell, to be put where that shell looks for them.
+    Completions {
+        /// The shell.
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
     /// Run a plugin's engine for a host; the host starts this itself.
     #[command(hide = true)]
     PluginRun {
@@ -63,6 +76,14 @@ enum Command {
     },
 }
 
+/// A shell whose completions are known.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
 /// Exit status of a usage or configuration error.
 const USAGE: i32 = 2;
 
@@ -74,6 +95,7 @@ pub fn main() -> i32 {
     let with_options = |command: clap::Command| plugin_flags.add(command);
     let command = with_options(Cli::command())
         .mut_subcommand("serve", with_options)
+        .mut_subcommand("doctor", with_options)
         .mut_subcommand("config", |config| config.mut_subcommand("show", with_options));
     let parsed =
         command.try_get_matches_from(&args).and_then(|m| Cli::from_arg_matches(&m).map(|cli| (cli, m)));
@@ -90,6 +112,12 @@ pub fn main() -> i32 {
         None => serve(&cli.serve, options),
         Some(Command::Serve(flags)) => serve(&flags, options),
         Some(Command::Config(command)) => config::run(&command, options),
+        Some(Command::Model(command)) => model::run(&command),
+        Some(Command::Doctor(flags)) => doctor::run(&flags, options),
+        Some(Command::Completions { shell }) => {
+            complete(shell);
+            0
+        }
         Some(Command::Plugin(command)) => plugin::run(&command),
         Some(Command::PluginRun { parent, level, memory }) => {
             isolate::child::run(&isolate::child::Call { parent, level, memory })
@@ -125,6 +153,17 @@ fn sources(flags: &ServeFlags, plugin_options: Vec<Setting>) -> Result<Sources, 
     Ok(Sources { file: flags.config.clone(), flags: all })
 }
 
+fn complete(shell: Shell) {
+    let generator = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(generator, &mut Cli::command(), "cascadia-host", &mut script);
+    say(String::from_utf8_lossy(&script).trim_end());
+}
+
 #[expect(clippy::print_stdout, reason = "the document is the command's answer")]
 fn generate(document: &str) -> i32 {
     match document {
@@ -149,4 +188,10 @@ fn complain(message: &str, code: i32) -> i32 {
 /// Prints a line of the answer. A reader that has seen enough and left is no fault.
 fn say(text: &str) {
     drop(writeln!(std::io::stdout(), "{text}"));
+}
+
+/// The text in an ANSI colour, on a terminal whose user has not asked for none.
+fn colour(text: &str, ansi: &str) -> String {
+    let wanted = std::io::stdout().is_terminal() && !env::is_set("NO_COLOR");
+    if wanted { format!("\u{1b}[{ansi}m{text}\u{1b}[0m") } else { text.to_owned() }
 }

@@ -9,6 +9,7 @@ pub mod choose;
 pub mod desk;
 mod keeper;
 pub mod marker;
+pub mod probe;
 mod raise;
 mod shelf;
 mod slot;

@@ -47,6 +47,7 @@ pub(super) fn raise(
         path: job.path.as_deref(),
         model: &job.name,
         give_up,
+        stop_before_weights: None,
     };
     let Built { engine, card, proved, load, warmup } = plugin.build(&order)?;
     let fault = |stage: LoadStage, message: String| LoadError::new(&manifest.id, stage, message);
