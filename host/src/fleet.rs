@@ -7,13 +7,16 @@
 pub mod catalog;
 pub mod choose;
 pub mod desk;
+mod job;
 mod keeper;
 pub mod marker;
+mod message;
 pub mod probe;
 mod raise;
 mod shelf;
 mod slot;
 mod watch;
+pub mod wish;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +27,8 @@ use crate::models::Models;
 use crate::telemetry::metrics::Metrics;
 use choose::Chosen;
 use desk::Inbox;
-use keeper::{Keeper, Message};
+use keeper::Keeper;
+use message::Message;
 
 /// The handle of a running fleet.
 pub struct Fleet {

@@ -13,7 +13,7 @@ use super::{Api, Call, Refusal};
 use crate::config::schema::{Model, is_loopback};
 use crate::config::units::Span;
 use crate::error::{ApiError, Code};
-use crate::fleet::desk::{Listed, Refused};
+use crate::fleet::wish::{Listed, Refused};
 use crate::http::{Body, read, respond};
 use crate::lifecycle::Stage;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Host;
 use crate::config::reload;
 use crate::config::sources::Resolved;
-use crate::fleet::desk::{Changes, Refused};
+use crate::fleet::wish::{Changes, Refused};
 use crate::plugins::services;
 use crate::telemetry::logs;
 

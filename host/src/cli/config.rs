@@ -10,7 +10,7 @@ use super::flags::ServeFlags;
 use super::{USAGE, complain, say, sources};
 use crate::config::setting::{Origin, Setting};
 use crate::config::sources::{Problems, Resolved};
-use crate::config::{env, file, keys, reference, reload, sources as merging};
+use crate::config::{env, file, reference, reload, sources as merging, table};
 use crate::plugins::manifest::Manifest;
 use crate::plugins::{find, load};
 
@@ -111,13 +111,13 @@ fn origin(origin: &Origin) -> serde_json::Value {
 
 /// Every key, in the order of the documents; then models and options of plugins, secrets hidden.
 fn lines(resolved: &Resolved, manifests: &[Manifest]) -> Vec<Line> {
-    let table = reload::table_of(&resolved.config);
+    let values = reload::table_of(&resolved.config);
     let mut lines = Vec::new();
-    for section in keys::sections().iter().filter(|s| !s.is_list()) {
+    for section in table::sections().iter().filter(|s| !s.is_list()) {
         for row in section.rows {
             lines.push(Line {
                 key: format!("{}.{}", section.name, row.name),
-                value: table.get(section.name).and_then(|s| s.get(row.name)).cloned(),
+                value: values.get(section.name).and_then(|s| s.get(row.name)).cloned(),
                 origin: resolved.origin(&[section.name, row.name]).clone(),
             });
         }
@@ -131,7 +131,7 @@ fn lines(resolved: &Resolved, manifests: &[Manifest]) -> Vec<Line> {
             });
         }
     }
-    for (at, model) in table.get("model").and_then(Value::as_array).into_iter().flatten().enumerate() {
+    for (at, model) in values.get("model").and_then(Value::as_array).into_iter().flatten().enumerate() {
         for (name, value) in model.as_table().into_iter().flatten() {
             let value = match value {
                 Value::Table(options) if options.is_empty() => continue,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use toml::{Table, Value};
 
-use crate::config::env;
 use crate::config::setting::{Origin, Setting};
+use crate::config::variables;
 
 /// Flags of `serve`.
 #[derive(Args, Default)]
@@ -125,7 +125,7 @@ impl ServeFlags {
             let (key, value) =
                 text.split_once('=').ok_or_else(|| format!("--set {text:?} is not KEY=VALUE"))?;
             let path: Vec<_> = key.trim().split('.').map(str::to_owned).collect();
-            let value = env::read(&path, value);
+            let value = variables::read(&path, value);
             all.push(Setting { path, value, origin: Origin::Flag("--set".to_owned()) });
         }
         for text in &self.plugin_opt {

@@ -3,10 +3,11 @@
 
 use toml::{Table, Value};
 
-use super::keys::{self, Row};
+use super::keys::{Row, refuses_option};
 use super::nearest::nearest;
 use super::schema::Model;
 use super::setting::{Origin, Setting, variable};
+use super::table;
 
 /// Everything that is wrong with these settings, one line each.
 pub fn problems(settings: &[Setting]) -> Vec<String> {
@@ -39,13 +40,13 @@ fn of(setting: &Setting) -> Vec<String> {
             .filter_map(|row| kind(row, "model", &setting.value))
             .collect(),
         ["plugin", id, option] if !id.is_empty() && !option.is_empty() => {
-            let problem = keys::refuses_option(&setting.value);
+            let problem = refuses_option(&setting.value);
             problem.map(|problem| format!("plugin.{id}.{option}: {problem}")).into_iter().collect()
         }
-        [section, name] if let Some(row) = keys::row(section, name) => {
+        [section, name] if let Some(row) = table::row(section, name) => {
             kind(row, section, &setting.value).into_iter().collect()
         }
-        [section] if keys::sections().iter().any(|s| s.name == section) || section == "plugin" => {
+        [section] if table::sections().iter().any(|s| s.name == section) || section == "plugin" => {
             vec![format!("{section} is a section, not a value; write its keys under [{section}]")]
         }
         _ => vec![unknown(setting)],
@@ -83,13 +84,13 @@ fn of_model(at: usize, table: &Table) -> Vec<String> {
 /// The key is unknown: the nearest one, in the words in which this one was given.
 fn unknown(setting: &Setting) -> String {
     let key = setting.key();
-    let mut all = keys::paths();
+    let mut all = table::paths();
     all.retain(|path| !path.starts_with("model."));
     // The right name in the wrong section is meant more often than a name that looks like it.
     let last = setting.path.last().map(String::as_str).unwrap_or_default();
     let elsewhere = all.iter().find(|path| path.split_once('.').is_some_and(|(_, name)| name == last));
     let meant = elsewhere.map(String::as_str).or_else(|| nearest(&key, all.iter().map(String::as_str)));
-    let sections = || keys::sections().map(|s| s.name).join(", ");
+    let sections = || table::sections().map(|s| s.name).join(", ");
     match (&setting.origin, meant) {
         (Origin::Environment(name), Some(meant)) => {
             format!("{name} is unknown; did you mean {}?", variable(meant))

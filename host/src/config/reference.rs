@@ -1,14 +1,15 @@
-//! The documents made from [`super::keys`]: `docs/CONFIG.md`, the JSON Schema, the sample file.
+//! The documents made from [`super::table`]: `docs/CONFIG.md`, the JSON Schema, the sample file.
 
 use std::fmt::Write;
 
 use serde_json::{Map, json};
 use toml::Value;
 
-use super::keys::{self, Kind, PLUGIN, Row, Section};
+use super::keys::{Kind, Row};
 use super::reload::table_of;
 use super::schema::Config;
 use super::setting::variable;
+use super::table::{self, PLUGIN, Section};
 
 const HEAD: &str = "<!-- Made by `cargo xtask gen` from host/src/config/schema.rs; do not edit. -->
 # Configuration
@@ -27,7 +28,7 @@ is named in a warning and waits for the next start. A configuration with a fault
 pub fn markdown() -> String {
     let mut out = String::from(HEAD);
     let defaults = table_of(&Config::default());
-    for section in keys::sections() {
+    for section in table::sections() {
         let name =
             if section.is_list() { format!("[[{}]]", section.name) } else { format!("[{}]", section.name) };
         // Writing to a String cannot fail.
@@ -55,7 +56,7 @@ fn default(defaults: &toml::Table, section: &Section, row: &Row) -> Option<Value
 pub fn schema() -> serde_json::Value {
     let defaults = table_of(&Config::default());
     let mut properties = Map::new();
-    for section in keys::sections() {
+    for section in table::sections() {
         let rows: Map<_, _> = section
             .rows
             .iter()
@@ -115,7 +116,7 @@ pub fn sample() -> String {
          # (reload) takes effect with SIGHUP, (restart) with the next start.\n",
     );
     let defaults = table_of(&Config::default());
-    for section in keys::sections() {
+    for section in table::sections() {
         out.push('\n');
         comment(&mut out, section.about);
         let (open, close) = if section.is_list() { ("#[[", "]]") } else { ("[", "]") };
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn every_key_is_in_every_document() {
         let (document, sample, schema) = (markdown(), sample(), schema());
-        for section in keys::sections() {
+        for section in table::sections() {
             for row in section.rows {
                 let key = format!("{}.{}", section.name, row.name);
                 assert!(document.contains(&format!("| `{}` |", row.name)), "{key}");

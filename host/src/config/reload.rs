@@ -2,8 +2,9 @@
 
 use toml::{Table, Value};
 
-use super::keys::{self, Reload};
+use super::keys::Reload;
 use super::schema::Config;
+use super::table;
 
 /// What a reload does.
 #[derive(Debug)]
@@ -18,12 +19,12 @@ pub struct Plan {
 
 /// Compares what holds with what was read.
 pub fn plan(old: &Config, new: &Config) -> Plan {
-    let (old_table, mut table) = (table_of(old), table_of(new));
+    let (old_table, mut merged) = (table_of(old), table_of(new));
     let (mut now, mut restart) = (Vec::new(), Vec::new());
-    for section in keys::sections().iter().filter(|s| !s.is_list()) {
+    for section in table::sections().iter().filter(|s| !s.is_list()) {
         for row in section.rows {
             let was = old_table.get(section.name).and_then(|s| s.get(row.name));
-            let is = table.get(section.name).and_then(|s| s.get(row.name));
+            let is = merged.get(section.name).and_then(|s| s.get(row.name));
             if was == is {
                 continue;
             }
@@ -32,7 +33,7 @@ pub fn plan(old: &Config, new: &Config) -> Plan {
                 Reload::Live => now.push(key),
                 Reload::Restart => {
                     let was = was.cloned();
-                    put_back(&mut table, section.name, row.name, was);
+                    put_back(&mut merged, section.name, row.name, was);
                     restart.push(key);
                 }
             }
@@ -45,7 +46,7 @@ pub fn plan(old: &Config, new: &Config) -> Plan {
         now.push("model".to_owned());
     }
     // Made of two configurations that were valid, so it reads; the old one holds if not.
-    let config = Value::Table(table).try_into().unwrap_or_else(|_| old.clone());
+    let config = Value::Table(merged).try_into().unwrap_or_else(|_| old.clone());
     Plan { config, now, restart }
 }
 

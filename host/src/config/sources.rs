@@ -10,7 +10,7 @@ use toml::{Table, Value};
 
 use super::schema::Config;
 use super::setting::{Origin, Setting};
-use super::{check, env, file};
+use super::{check, file, variables};
 
 /// What stays to be read again: the file, and what the command line said. The environment is asked each time.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +58,7 @@ impl Sources {
             None => Vec::new(),
             Some(path) => file::read(path).map_err(|problem| Problems(vec![problem]))?,
         };
-        settings.extend(env::settings());
+        settings.extend(variables::settings());
         settings.extend(self.flags.iter().cloned());
         merge(settings)
     }

@@ -1,12 +1,11 @@
 //! Which plugins serve which models with which options: decided from files, manifests and configuration, before any
 //! plugin's code runs.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
-use super::slot::Source;
+use super::job::{Job, Source};
 use crate::config::Config;
 use crate::config::schema::Model;
 use crate::plugins::load::{self, Candidate};
@@ -26,47 +25,6 @@ pub struct Fault {
 
 fn usage(message: impl Into<String>) -> Fault {
     Fault { message: message.into(), usage: true }
-}
-
-/// A model and the engine that will serve it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Job {
-    /// What was asked for.
-    pub(super) asked: Model,
-    /// The served name.
-    pub(super) name: String,
-    /// File or folder.
-    pub(super) path: Option<PathBuf>,
-    /// Id of the plugin.
-    pub(super) plugin: String,
-    /// Engine within it.
-    pub(super) engine: String,
-    /// Options, checked and completed.
-    pub(super) options: BTreeMap<String, String>,
-}
-
-#[cfg(test)]
-impl Job {
-    pub(super) fn for_test(name: &str) -> Job {
-        let options = BTreeMap::new();
-        let (asked, plugin, engine) = (Model::default(), "p".to_owned(), "e".to_owned());
-        Job { asked, name: name.to_owned(), path: None, plugin, engine, options }
-    }
-}
-
-impl Job {
-    /// What was asked for, with the name and the engine that it came to: a newer plugin does not change them.
-    pub(super) fn pinned(&self) -> Model {
-        let engine = Some(format!("{}/{}", self.plugin, self.engine));
-        Model { name: Some(self.name.clone()), engine, ..self.asked.clone() }
-    }
-
-    /// Whether an engine built for `other` serves this one too.
-    pub(super) fn is_served_by(&self, other: &Job) -> bool {
-        let what =
-            |job: &Job| (job.path.clone(), job.plugin.clone(), job.engine.clone(), job.options.clone());
-        what(self) == what(other)
-    }
 }
 
 /// Everything that was decided at the start.
@@ -305,9 +263,15 @@ fn engine_for<'a>(model: &Model, plugins: &[&'a Manifest]) -> Result<(&'a Manife
     let all: Vec<(&Manifest, &str)> =
         plugins.iter().flat_map(|m| m.about.engines.iter().map(move |e| (*m, e.name.as_str()))).collect();
     let names = || all.iter().map(|(m, e)| format!("{}/{e}", m.id)).collect::<Vec<_>>().join(", ");
-    let fits = |(m, engine): &&(&Manifest, &str)| match &model.engine {
+    // A plugin's id goes before the name of an engine that another plugin has.
+    let by_id = |asked: &str, (m, engine): &(&Manifest, &str)| {
+        *asked == m.id || *asked == format!("{}/{engine}", m.id)
+    };
+    let is_id = |asked: &str| all.iter().any(|one| by_id(asked, one));
+    let fits = |one: &&(&Manifest, &str)| match model.engine.as_deref() {
         None => true,
-        Some(asked) => *asked == m.id || asked == engine || *asked == format!("{}/{engine}", m.id),
+        Some(asked) if is_id(asked) => by_id(asked, one),
+        Some(asked) => asked == one.1,
     };
     let mut fitting = all.iter().filter(fits);
     match (fitting.next(), fitting.next(), &model.engine) {

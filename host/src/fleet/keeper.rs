@@ -15,45 +15,18 @@ use tokio::sync::oneshot;
 
 use super::Ground;
 use super::catalog::Catalog;
-use super::choose::{Chosen, Job};
-use super::desk::{Changes, Listed, Loading, Refused, Unloading};
+use super::choose::Chosen;
+use super::job::{Job, Source};
+use super::message::{Message, Outcome};
 use super::raise::raise;
 use super::shelf::Plugin;
-use super::slot::{Phase, Slot, Source};
-use crate::config::{Config, schema};
+use super::slot::{Phase, Slot};
+use crate::config::schema;
 use crate::models::Model;
-use crate::plugins::{LoadError, Opened};
 use crate::telemetry::labels::Restart;
 
 /// How often engines are looked at.
 const TICK: Duration = Duration::from_millis(250);
-
-/// What happened.
-pub(super) enum Message {
-    /// Something in a plugin folder changed.
-    Changed,
-    /// An engine was built, or not.
-    Built(Box<Outcome>),
-    /// A model is wanted.
-    Load(Box<schema::Model>, oneshot::Sender<Result<Loading, Refused>>),
-    /// A model is not wanted any more.
-    Unload(String, oneshot::Sender<Result<Unloading, Refused>>),
-    /// Somebody wants to know what there is.
-    List(oneshot::Sender<Vec<Listed>>),
-    /// Another configuration.
-    Reload(Arc<Config>, oneshot::Sender<Result<Changes, Refused>>),
-    /// The host ends.
-    Stop,
-}
-
-/// What came of a build.
-pub(super) struct Outcome {
-    /// Number of its slot.
-    slot: u64,
-    job: Job,
-    opened: Arc<Opened>,
-    model: Result<Model, LoadError>,
-}
 
 /// An engine that serves no new request and drains.
 struct Retired {
@@ -71,6 +44,8 @@ pub(super) struct Keeper {
     slots: Vec<Slot>,
     /// Slots that there were.
     numbers: u64,
+    /// Those of the start: what is asked for later does not hold it up.
+    first: u64,
     waiting: Vec<(schema::Model, Source)>,
     retired: Vec<Retired>,
     catalog: Catalog,
@@ -96,6 +71,7 @@ impl Keeper {
             plugins: chosen.plugins.into_iter().map(|c| (c.manifest.id.clone(), Plugin::new(c))).collect(),
             slots: Vec::new(),
             numbers: 0,
+            first: 0,
             waiting: chosen.waiting,
             retired: Vec::new(),
             catalog,
@@ -109,6 +85,7 @@ impl Keeper {
         for (job, source) in chosen.jobs {
             keeper.place(job, source, now);
         }
+        keeper.first = keeper.numbers;
         keeper
     }
 
@@ -148,7 +125,8 @@ impl Keeper {
 
     /// Tells the host once that the first builds have come to an end.
     fn settle(&mut self) {
-        if self.slots.iter().any(|s| matches!(s.phase, Phase::Building { .. })) {
+        let of_the_start = |s: &&Slot| s.number <= self.first;
+        if self.slots.iter().filter(of_the_start).any(|s| matches!(s.phase, Phase::Building { .. })) {
             return;
         }
         let Some(settled) = self.settled.take() else { return };

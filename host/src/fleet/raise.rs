@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::Ground;
-use super::choose::Job;
+use super::job::Job;
 use crate::generate::{Assembler, Cause, Consumer, End, Event, Request, Sampling};
 use crate::models::{Model, unix_now};
 use crate::plugins::build::Order;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::choose::Job;
+use super::job::{Job, Source};
 use crate::models::Model;
 
 /// Failures within [`WINDOW`] after which the engine is left alone for [`PAUSE`].
@@ -34,27 +34,6 @@ pub(super) enum Phase {
         /// When.
         again: Instant,
     },
-}
-
-/// Who asked for a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// The configuration: a reload may let it go.
-    Configuration,
-    /// The `plugin.toml` beside a plugin.
-    Beside,
-    /// The admin API.
-    Admin,
-}
-
-impl Source {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Source::Configuration => "configuration",
-            Source::Beside => "plugin",
-            Source::Admin => "admin",
-        }
-    }
 }
 
 /// One model.

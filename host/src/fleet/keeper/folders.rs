@@ -7,8 +7,9 @@ use super::Keeper;
 use crate::config::{env, schema};
 use crate::fleet::catalog::{Change, QUIET};
 use crate::fleet::choose;
+use crate::fleet::job::Source;
 use crate::fleet::shelf::Plugin;
-use crate::fleet::slot::{Phase, Slot, Source};
+use crate::fleet::slot::{Phase, Slot};
 use crate::plugins::manifest::Manifest;
 use crate::telemetry::labels::LoadStage;
 

@@ -9,9 +9,10 @@ use tokio::sync::oneshot;
 
 use super::{Keeper, Retired};
 use crate::config::{Config, schema};
-use crate::fleet::choose::{self, Job, Misfit};
-use crate::fleet::desk::{Changes, Listed, Loading, Refused, Unloading};
-use crate::fleet::slot::{Phase, Slot, Source};
+use crate::fleet::choose::{self, Misfit};
+use crate::fleet::job::{Job, Source};
+use crate::fleet::slot::{Phase, Slot};
+use crate::fleet::wish::{Changes, Listed, Loading, Refused, Unloading};
 use crate::plugins::manifest::Manifest;
 
 impl Keeper {
