@@ -109,11 +109,22 @@ impl Host {
     /// The same with variables in its environment, which is empty otherwise.
     #[track_caller]
     pub fn start_with(args: &[&str], environment: &[(&str, &str)]) -> Host {
+        Host::begin(&[&["--log-level", "debug"], args].concat(), environment)
+    }
+
+    /// A host whose log level is its configuration's.
+    #[track_caller]
+    pub fn start_bare(args: &[&str]) -> Host {
+        Host::begin(args, &[])
+    }
+
+    #[track_caller]
+    fn begin(args: &[&str], environment: &[(&str, &str)]) -> Host {
         let dir = TempDir::new();
         let log = dir.path().join("log");
         let file = File::create(&log).expect("PANIC: tests may write temporary files");
         let mut command = Command::new(setup::host_program());
-        command.args(["--api", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"]).args(args);
+        command.args(["--api", "127.0.0.1:0", "--log-format", "json"]).args(args);
         command.env_clear().envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         sys::die_with_parent(&mut command);
