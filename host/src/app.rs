@@ -194,12 +194,12 @@ impl Host {
                     self.ready();
                 }
                 signal = signals.next() => match signal {
-                    Told::Reload => {
-                        self.reload().await;
-                        if is_settled {
+                    Told::Reload => tokio::select! {
+                        () = self.reload() => if is_settled {
                             self.manager.ready(&self.serving());
-                        }
-                    }
+                        },
+                        _ = signals.stop() => break,
+                    },
                     Told::Stop(_) => break,
                 },
             }
@@ -239,7 +239,7 @@ impl Host {
     async fn drain(&self, fleet: Fleet) {
         let (api, life) = (&self.api, &self.api.lifecycle);
         life.drain();
-        let stopped = tokio::task::spawn_blocking(move || fleet.stop());
+        let mut stopped = tokio::task::spawn_blocking(move || fleet.stop());
         let patience = api.config().server.drain_timeout;
         let deadline = Instant::now() + patience.0;
         tracing::info!(running = api.roster.len(), deadline = %patience, "draining");
@@ -251,7 +251,15 @@ impl Host {
         api.roster.tear_down();
         // The error frames of those that were ended are on their way; a client that does not read is not waited for.
         wait_until(Instant::now() + Duration::from_secs(2), || api.roster.is_empty()).await;
-        let workers: Vec<_> = api.models.serving().iter().map(|m| Arc::clone(&m.worker)).collect();
+        let drained = match tokio::time::timeout(Duration::from_secs(2), &mut stopped).await {
+            Ok(Ok(drained)) => drained,
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!("the fleet did not stop in time; models that drain are left behind");
+                Vec::new()
+            }
+        };
+        let workers: Vec<_> =
+            api.models.serving().iter().chain(&drained).map(|m| Arc::clone(&m.worker)).collect();
         let closed = tokio::task::spawn_blocking(move || {
             // At once: each may take its whole time.
             std::thread::scope(|scope| {
@@ -266,9 +274,6 @@ impl Host {
         });
         if closed.await.is_err() {
             tracing::warn!("closing the engines panicked");
-        }
-        if stopped.await.is_err() {
-            tracing::warn!("stopping the fleet panicked");
         }
         life.stop.cancel();
         life.tasks.close();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use crate::config::Config;
-use crate::models::Models;
+use crate::models::{Model, Models};
 use crate::telemetry::metrics::Metrics;
 use choose::Chosen;
 use desk::Inbox;
@@ -33,7 +33,7 @@ use message::Message;
 /// The handle of a running fleet.
 pub struct Fleet {
     inbox: SyncSender<Message>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: std::thread::JoinHandle<Vec<Arc<Model>>>,
 }
 
 /// What the fleet works with.
@@ -66,17 +66,19 @@ impl Fleet {
             // Kept for as long as the thread runs; a folder that cannot be watched is looked at now and then.
             let _watch = watch::folders(&dirs, move || drop(changed.try_send(Message::Changed)));
             keeper.run(&messages);
+            keeper.draining()
         })?;
-        Ok(Fleet { inbox: sender, thread: Some(thread) })
+        Ok(Fleet { inbox: sender, thread })
     }
 
-    /// Stops building and replacing; what serves is left to its owner. Waits for the thread, not for builds.
-    pub fn stop(mut self) {
-        if self.inbox.send(Message::Stop).is_ok()
-            && let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+    /// Stops building and replacing; what serves is left to its owner, and so are the models that drain, which are the
+    /// answer. Waits for the thread, not for builds.
+    pub fn stop(self) -> Vec<Arc<Model>> {
+        // It fails only when the thread has ended.
+        drop(self.inbox.send(Message::Stop));
+        self.thread.join().unwrap_or_else(|_| {
             tracing::error!("the fleet's thread panicked");
-        }
+            Vec::new()
+        })
     }
 }

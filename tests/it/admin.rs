@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use cascadia_tests::client::{Answer, CHAT, chat, order, streamed, with};
+use cascadia_tests::client::{Answer, CHAT, Client, chat, order, streamed, with};
 use cascadia_tests::host::run;
 use cascadia_tests::http::Request;
 use cascadia_tests::{Host, wait};
@@ -161,6 +161,31 @@ fn web_pages_and_what_comes_through_a_proxy_are_not_answered() -> Result<()> {
         }
     }
     assert_eq!(host.chat("untouched")?.content(), "untouched");
+    Ok(())
+}
+
+#[test]
+fn a_page_bound_to_this_machine_is_not_answered_even_when_others_may_reach_the_host() -> Result<()> {
+    let host = Host::mock(&["--set", "server.listen=0.0.0.0:0", "--no-auth"]);
+    let client = Client { address: ([127, 0, 0, 1], host.client().address.port()).into() };
+    let named = |name: &str| client.call(&Request::new("GET", MODELS).header("host", name));
+    assert_eq!(named("evil.example")?.error(403)["code"], "host_not_allowed");
+    assert_eq!(named("localhost")?.status(), 200);
+    Ok(())
+}
+
+#[test]
+fn a_model_that_drains_when_the_host_ends_is_closed_in_good_order() -> Result<()> {
+    let mut host = Host::mock(&[]);
+    assert_eq!(load(&host, "?wait=true", &json!({"name": "b"}))?.status(), 200);
+    let mut stream = host.stream(CHAT, &streamed(to("b", &order("a b", &json!({"token_delay_ms": 500})))))?;
+    stream.pieces(1)?;
+    assert_eq!(unload(&host, "b")?.status(), 202);
+    host.signal(15);
+    assert_eq!(stream.rest()?.text, "a b");
+    assert_eq!(host.ended().code(), Some(0));
+    let log = host.log();
+    assert!(log.contains("stopped") && !log.contains("left behind"), "{log}");
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! The configuration: who set what, what is wrong with it, several plugins and models from one file, and SIGHUP.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, chat, order, streamed, with};
 use cascadia_tests::host::{run, run_with};
@@ -246,6 +248,74 @@ fn options_that_changed_build_the_model_anew_beside_the_old_one() -> Result<()> 
         other => Err(format!("{other:?}")),
     });
     host.quiet();
+    Ok(())
+}
+
+#[test]
+fn reloads_under_load_lose_no_request() -> Result<()> {
+    let dir = TempDir::new();
+    let write = |round: usize| {
+        // Every second round builds the model anew; the slots go up and down.
+        let (slots, repeat, more) =
+            (4 + round % 3, 1 + round / 2, if round % 2 == 0 { "" } else { "[[model]]\nname = 'more'" });
+        let text = format!(
+            "plugins.load = ['{}']\nlimits.max_concurrent = {slots}\nplugin.mock.max-waiting = {}\n[[model]]\nname = 'mock'\n{more}",
+            mock(),
+            100 + repeat,
+        );
+        dir.file("host.toml", text).display().to_string()
+    };
+    let host = Host::start(&["--config", &write(0)]);
+    host.ready();
+    let (client, stop) = (host.client(), AtomicBool::new(false));
+    let failed = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut failed = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let told = client.told(CHAT, &streamed(chat("a b c")));
+                        if !told.as_ref().is_ok_and(|told| told.text == "a b c" && told.error.is_none()) {
+                            failed.push(format!("{told:?}"));
+                        }
+                    }
+                    failed
+                })
+            })
+            .collect();
+        for round in 1..=8 {
+            write(round);
+            reload(&host, "configuration was read again");
+        }
+        stop.store(true, Ordering::Relaxed);
+        clients.into_iter().flat_map(|c| c.join().expect("PANIC: clients do not panic")).collect::<Vec<_>>()
+    });
+    assert_eq!(failed, Vec::<String>::new());
+    assert!(!host.log().contains("the old configuration stays"), "{}", host.log());
+    assert!(
+        host.scrape().sum("cascadia_worker_restarts_total", &[("model", "mock")]) > 0.0,
+        "none was built anew"
+    );
+    host.quiet();
+    Ok(())
+}
+
+#[test]
+fn a_model_that_failed_is_tried_at_once_when_the_file_is_mended() -> Result<()> {
+    let dir = TempDir::new();
+    let file = dir.file("host.toml", format!("plugins.load = ['{}']\n[[model]]\nname = 'mock'\n", mock()));
+    let host = Host::start(&["--config", &file.display().to_string()]);
+    host.ready();
+    let up = host
+        .post("/admin/v1/models?wait=true", &json!({"name": "bad", "options": {"fail-load": "not yet"}}))?;
+    assert_eq!(up.error(500)["code"], "load_failed");
+    let tries =
+        || host.log_lines().iter().filter(|l| l["model"] == "bad" && is(l, "building engine")).count();
+    // The fifth failure leaves it alone for five minutes, which is longer than this test waits.
+    wait("five tries", || if tries() >= 5 { Ok(()) } else { Err(tries().to_string()) });
+    let before = tries();
+    reload(&host, "configuration was read again");
+    wait("one more try", || if tries() > before { Ok(()) } else { Err(tries().to_string()) });
     Ok(())
 }
 

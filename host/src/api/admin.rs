@@ -9,7 +9,7 @@ use hyper::header::{HeaderName, ORIGIN};
 use serde_json::{Value, json};
 
 use super::routes::Handler;
-use super::{Api, Call, Refusal};
+use super::{Api, Call, Refusal, guard};
 use crate::config::schema::{Model, is_loopback};
 use crate::config::units::Span;
 use crate::error::{ApiError, Code};
@@ -38,11 +38,12 @@ pub async fn answer(api: &Api, handler: Handler, call: Call) -> Result<Response<
 }
 
 /// Whether the caller may use the admin routes: one on this machine that is neither a web page nor behind a proxy, since
-/// those lend a loopback address to anybody.
-pub fn admin_allowed(_api: &Api, call: &Call) -> Result<(), ApiError> {
+/// those lend a loopback address to anybody. A page whose name was bound to this machine shows it in its Host header.
+pub fn admin_allowed(api: &Api, call: &Call) -> Result<(), ApiError> {
     const FORWARDED: [HeaderName; 2] =
         [HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("forwarded")];
     let headers = call.request.headers();
+    guard::host_known(api, headers)?;
     let why = if !is_loopback(call.connection.peer.ip()) {
         "a caller on this machine"
     } else if headers.contains_key(ORIGIN) {
@@ -65,7 +66,7 @@ async fn list(api: &Api) -> Result<Response<Body>, ApiError> {
 
 async fn load(api: &Api, call: Call) -> Result<Response<Body>, ApiError> {
     if api.lifecycle.stage() == Stage::Draining {
-        return Err(ApiError::new(Code::Draining, "the host is stopping"));
+        return Err(stopping());
     }
     let wait = Wait::of(call.request.uri().query())?;
     let (parts, body) = call.request.into_parts();
@@ -84,6 +85,7 @@ async fn load(api: &Api, call: Call) -> Result<Response<Body>, ApiError> {
             let message = format!("{name} did not come up and is tried again until it is unloaded: {reason}");
             Err(ApiError::new(Code::LoadFailed, message))
         }
+        Ok(Err(_)) if api.lifecycle.stage() == Stage::Draining => Err(stopping()),
         Ok(Err(_)) => Err(ApiError::new(Code::LoadFailed, format!("{name} was unloaded before it was up"))),
         // It goes on loading.
         Err(_) => Ok(respond::json(202, &json!(loading.listed))),
@@ -126,7 +128,8 @@ async fn unload(api: &Api, call: &Call) -> Result<Response<Body>, ApiError> {
         (_, None) => answer(200, "unloaded"),
         (None, Some(_)) => answer(202, "draining"),
         (Some(patience), Some(closed)) => match tokio::time::timeout(patience, closed).await {
-            Ok(_) => answer(200, "unloaded"),
+            Ok(Ok(())) => answer(200, "unloaded"),
+            Ok(Err(_)) => Err(stopping()),
             Err(_) => answer(202, "draining"),
         },
     }
@@ -136,6 +139,10 @@ async fn find(api: &Api, name: &str) -> Result<Option<Value>, ApiError> {
     let models = api.fleet.list().await.map_err(refused)?;
     let is = |m: &&Listed| m.name == name && m.state != "draining";
     Ok(models.iter().find(is).map(|m| json!(m)))
+}
+
+fn stopping() -> ApiError {
+    ApiError::new(Code::Draining, "the host is stopping")
 }
 
 fn refused(refused: Refused) -> ApiError {

@@ -4,6 +4,7 @@
 //! old value and is named.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Host;
 use crate::config::reload;
@@ -11,6 +12,9 @@ use crate::config::sources::Resolved;
 use crate::fleet::wish::{Changes, Refused};
 use crate::plugins::services;
 use crate::telemetry::logs;
+
+/// How long reading the file may take.
+const READ: Duration = Duration::from_secs(30);
 
 impl Host {
     /// Reads the configuration again.
@@ -34,10 +38,13 @@ impl Host {
 
     async fn renew(&self) -> Result<(reload::Plan, Changes), String> {
         let sources = self.sources.clone();
-        // Files may lie on a disk that is slow.
-        let read = tokio::task::spawn_blocking(move || sources.resolve()).await;
-        let Resolved { config: read, .. } =
-            read.map_err(|_| "reading it panicked".to_owned())?.map_err(|e| e.to_string())?;
+        // Files may lie on a disk that is slow, or gone.
+        let reading = tokio::task::spawn_blocking(move || sources.resolve());
+        let read = tokio::time::timeout(READ, reading)
+            .await
+            .map_err(|_| format!("the file was not read within {READ:?}"))?
+            .map_err(|_| "reading it panicked".to_owned())?;
+        let Resolved { config: read, .. } = read.map_err(|e| e.to_string())?;
         let plan = reload::plan(&self.api.config(), &read);
         let config = Arc::new(plan.config.clone());
         // The fleet first: what it cannot serve refuses the whole.

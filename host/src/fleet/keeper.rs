@@ -123,6 +123,11 @@ impl Keeper {
         }
     }
 
+    /// The models that were draining when it ended.
+    pub(super) fn draining(self) -> Vec<Arc<Model>> {
+        self.retired.into_iter().map(|retired| retired.model).collect()
+    }
+
     /// Tells the host once that the first builds have come to an end.
     fn settle(&mut self) {
         let of_the_start = |s: &&Slot| s.number <= self.first;

@@ -48,6 +48,10 @@ pub(super) fn child(config: &Config, name: &str, build: bool) -> i32 {
 
 fn tried(config: &Config, name: &str, depth: Depth) -> Result<Found, String> {
     let executable = env::executable().map_err(|e| format!("own path is not known: {e}"))?;
+    // This process is the plugin's own already.
+    let mut config = config.clone();
+    config.plugins.isolate.clear();
+    let config = &config;
     let chosen = choose(config, &executable, &Metrics::new()).map_err(|fault| fault.message)?;
     for (variable, value) in chosen.environment(config) {
         env::set_before_threads(variable, value)?;

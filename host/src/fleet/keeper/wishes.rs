@@ -155,7 +155,7 @@ impl Keeper {
         wanted
     }
 
-    /// Makes a job a slot's, or gives it one. A slot that has it already is left alone.
+    /// Makes a job a slot's, or gives it one. A slot that has it already is left alone, unless it failed.
     fn adopt(&mut self, job: Job, source: Source, changes: &mut Changes) {
         let Some(at) = self.slots.iter().position(|s| s.job.name == job.name) else {
             changes.added.push(job.name.clone());
@@ -168,6 +168,10 @@ impl Keeper {
         let same = slot.job.is_served_by(&job);
         (slot.job, slot.source) = (job, source);
         if same {
+            // Whoever reloads has mended something: it is not waited for its next turn.
+            if matches!(slot.phase, Phase::Failed { .. }) {
+                self.build(at);
+            }
             return;
         }
         changes.changed.push(slot.job.name.clone());
