@@ -195,8 +195,9 @@ impl Host {
                 }
                 signal = signals.next() => match signal {
                     Told::Reload => tokio::select! {
-                        () = self.reload() => if is_settled {
-                            self.manager.ready(&self.serving());
+                        taken = self.reload() => if is_settled {
+                            let refused = if taken { "" } else { "; the last reload was refused" };
+                            self.manager.ready(&format!("{}{refused}", self.serving()));
                         },
                         _ = signals.stop() => break,
                     },

@@ -83,6 +83,26 @@ fn requests_on_a_model_that_is_let_go_end_as_if_nothing_were() -> Result<()> {
 }
 
 #[test]
+fn a_name_that_is_loaded_again_while_the_old_model_drains_keeps_its_series() -> Result<()> {
+    let host = Host::mock(&[]);
+    let body = json!({"name": "b"});
+    assert_eq!(load(&host, "?wait=true", &body)?.status(), 200);
+    let mut old = host.stream(CHAT, &streamed(to("b", &order("a b", &json!({"token_delay_ms": 700})))))?;
+    old.pieces(1)?;
+    assert_eq!(unload(&host, "b")?.status(), 202);
+    assert_eq!(load(&host, "?wait=true", &body)?.status(), 200);
+    assert_eq!(host.post(CHAT, &to("b", "new"))?.content(), "new");
+    assert_eq!(old.rest()?.text, "a b");
+    wait("the old engine to be closed", || match host.log().matches("engine closed").count() {
+        1 => Ok(()),
+        n => Err(n.to_string()),
+    });
+    let metrics = host.scrape();
+    assert_eq!(metrics.sum("cascadia_worker_up", &[("model", "b")]), 1.0);
+    Ok(())
+}
+
+#[test]
 fn a_model_that_loads_or_fails_leaves_the_host_ready() -> Result<()> {
     let host = Host::mock(&[]);
     let slow = json!({"name": "slow", "options": {"load-delay-ms": 3_600_000}});

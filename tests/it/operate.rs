@@ -43,7 +43,8 @@ impl Manager {
 fn the_service_manager_is_told_of_start_reload_and_end() -> Result<()> {
     let dir = TempDir::new();
     let (manager, socket) = Manager::at(&dir)?;
-    let mut host = Host::start_with(&["--plugin", &mock()], &[("NOTIFY_SOCKET", &socket)]);
+    let file = dir.file("host.toml", "").display().to_string();
+    let mut host = Host::start_with(&["--plugin", &mock(), "--config", &file], &[("NOTIFY_SOCKET", &socket)]);
     assert_eq!(manager.next()?, "STATUS=loading models");
     assert_eq!(manager.next()?, "READY=1\nSTATUS=serving mock");
     assert_eq!(host.get("/readyz")?.status(), 200, "ready means ready");
@@ -52,6 +53,10 @@ fn the_service_manager_is_told_of_start_reload_and_end() -> Result<()> {
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").context("since when")?;
     assert!(since.parse::<u64>()? > 0);
     assert_eq!(manager.next()?, "READY=1\nSTATUS=serving mock");
+    dir.file("host.toml", "[");
+    host.signal(SIGHUP);
+    assert!(manager.next()?.starts_with("RELOADING=1"));
+    assert_eq!(manager.next()?, "READY=1\nSTATUS=serving mock; the last reload was refused");
     host.signal(SIGTERM);
     assert_eq!(manager.next()?, "STOPPING=1\nSTATUS=draining");
     assert_eq!(host.ended().code(), Some(0));

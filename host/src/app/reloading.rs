@@ -17,11 +17,14 @@ use crate::telemetry::logs;
 const READ: Duration = Duration::from_secs(30);
 
 impl Host {
-    /// Reads the configuration again.
-    pub(super) async fn reload(&self) {
+    /// Reads the configuration again. Answers whether it was taken.
+    pub(super) async fn reload(&self) -> bool {
         self.manager.reloading(services::now_ns() / 1000);
         match self.renew().await {
-            Err(problem) => tracing::error!("the old configuration stays: {problem}"),
+            Err(problem) => {
+                tracing::error!("the old configuration stays: {problem}");
+                false
+            }
             Ok((plan, changes)) => {
                 let (now, models) = (plan.now.join(","), told(&changes));
                 if !plan.restart.is_empty() {
@@ -32,6 +35,7 @@ impl Host {
                     );
                 }
                 tracing::info!(changed = now, models, "configuration was read again");
+                true
             }
         }
     }

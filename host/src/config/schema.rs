@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -180,6 +181,16 @@ impl Config {
                 problems.push((key, format!("{key} is {value}; it may be at most {most}")));
             }
         }
+        for (key, span) in [
+            ("server.header_timeout", self.server.header_timeout),
+            ("server.body_timeout", self.server.body_timeout),
+            ("limits.slow_client_timeout", l.slow_client_timeout),
+            ("limits.stall_timeout", l.stall_timeout),
+        ] {
+            if span.0 < LEAST_PATIENCE {
+                problems.push((key, format!("{key} is {span}; it must be at least {LEAST_PATIENCE:?}")));
+            }
+        }
         let names: Vec<_> = self.model.iter().filter_map(|m| m.name.as_deref()).collect();
         for (at, name) in names.iter().enumerate() {
             if let Some(problem) = bad_name(name) {
@@ -192,6 +203,9 @@ impl Config {
         problems
     }
 }
+
+/// What ends at once what it bounds is never meant.
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Longest name of a model, in bytes.
 const MAX_NAME: usize = 200;

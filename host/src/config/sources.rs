@@ -190,6 +190,44 @@ mod tests {
     }
 
     #[test]
+    fn values_out_of_bounds_are_refused_by_the_name_of_their_key() {
+        for (bad, good) in [
+            ("server.listen = '0.0.0.0:80'", "server.listen = '0.0.0.0:80'\nserver.no_auth = true"),
+            ("server.max_body_mb = 4097", "server.max_body_mb = 4096"),
+            ("server.max_connections = 0", "server.max_connections = 1"),
+            ("server.header_timeout = '0s'", "server.header_timeout = '10ms'"),
+            ("server.body_timeout = '9ms'", "server.body_timeout = '1h'"),
+            ("limits.max_concurrent = 100001", "limits.max_concurrent = 100000"),
+            ("limits.max_queued = 1000001", "limits.max_queued = 0"),
+            ("limits.stream_buffer_kb = 0", "limits.stream_buffer_kb = 1"),
+            ("limits.slow_client_timeout = '0s'", "limits.slow_client_timeout = '1s'"),
+            ("limits.max_choices = 0", "limits.max_choices = 1"),
+            ("limits.stall_timeout = '0s'", "limits.stall_timeout = '1s'"),
+            ("plugins.max_generations = 0", "plugins.max_generations = 1"),
+            ("log.level = 'loud'", "log.level = 'trace'"),
+        ] {
+            let key = bad.split(' ').next().unwrap_or_default();
+            let Problems(all) = resolve(bad, &[]).expect_err(bad);
+            assert!(all.len() == 1 && all[0].contains(key), "{all:?}");
+            resolve(good, &[]).unwrap_or_else(|e| panic!("{good}: {e}"));
+        }
+    }
+
+    #[test]
+    fn each_key_refuses_a_value_of_another_kind_by_its_name() {
+        for section in super::super::table::sections() {
+            for row in section.rows {
+                // No key takes a date.
+                let open =
+                    if section.is_list() { "[[model]]".to_owned() } else { format!("[{}]", section.name) };
+                let text = format!("{open}\n{} = 1979-05-27", row.name);
+                let Problems(all) = resolve(&text, &[]).expect_err(&text);
+                assert!(all.len() == 1 && all[0].contains(&format!(".{}: ", row.name)), "{all:?}");
+            }
+        }
+    }
+
+    #[test]
     fn flags_for_the_model_go_with_one_model_only() {
         let device = [Setting::flag("--device", &["model", "*", "device"], "GPU".into())];
         let one = resolve("[[model]]\npath = '/m'", &device).expect("valid");

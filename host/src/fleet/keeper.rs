@@ -44,6 +44,8 @@ pub(super) struct Keeper {
     slots: Vec<Slot>,
     /// Slots that there were.
     numbers: u64,
+    /// Engines that were built for each name whose slot is gone: a worker's id is never used again.
+    built_before: HashMap<String, u32>,
     /// Those of the start: what is asked for later does not hold it up.
     first: u64,
     waiting: Vec<(schema::Model, Source)>,
@@ -71,6 +73,7 @@ impl Keeper {
             plugins: chosen.plugins.into_iter().map(|c| (c.manifest.id.clone(), Plugin::new(c))).collect(),
             slots: Vec::new(),
             numbers: 0,
+            built_before: HashMap::new(),
             first: 0,
             waiting: chosen.waiting,
             retired: Vec::new(),
@@ -92,7 +95,9 @@ impl Keeper {
     /// A new slot, at the end; answers where that is.
     fn place(&mut self, job: Job, source: Source, now: Instant) -> usize {
         self.numbers += 1;
-        self.slots.push(Slot::new(self.numbers, job, source, now));
+        let mut slot = Slot::new(self.numbers, job, source, now);
+        slot.generation = self.built_before.get(&slot.job.name).copied().unwrap_or(0);
+        self.slots.push(slot);
         self.slots.len() - 1
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Slot {
     pub(super) give_up: Arc<AtomicBool>,
     /// Who wants to know what comes of the first build.
     pub(super) waiters: Vec<oneshot::Sender<Result<(), String>>>,
-    /// Engines built so far.
+    /// Engines built so far for its name.
     pub(super) generation: u32,
     /// Progress of the engine when it was last seen to move, and when that was.
     pub(super) moved: (u64, Instant),

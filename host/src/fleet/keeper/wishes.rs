@@ -72,6 +72,7 @@ impl Keeper {
     /// Takes a slot's model out of service; its engine drains.
     pub(super) fn let_go(&mut self, slot: Slot, closed: Option<oneshot::Sender<()>>) {
         slot.stop_building();
+        self.built_before.insert(slot.job.name.clone(), slot.generation);
         self.ground.models.remove(&slot.job.name);
         if let Some(model) = slot.serving() {
             self.retire(Arc::clone(model), slot.source, closed);
