@@ -304,6 +304,41 @@ fn reloads_under_load_lose_no_request() -> Result<()> {
 }
 
 #[test]
+fn new_options_that_fail_leave_the_old_engine_serving_until_they_are_mended() -> Result<()> {
+    let dir = TempDir::new();
+    let write = |more: &str| {
+        let text = format!("plugins.load = ['{}']\n[[model]]\nname = 'mock'\n{more}", mock());
+        dir.file("host.toml", text).display().to_string()
+    };
+    let host = Host::start(&["--config", &write("")]);
+    host.ready();
+    let builds = || host.log_lines().iter().filter(|l| is(l, "building engine")).count();
+    let listed = || host.get("/admin/v1/models").map(|a| a.json()["models"][0].clone());
+    write("options = {fail-load = 'no weights', repeat = 2}");
+    for round in 2..4 {
+        // The same again is another try.
+        reload(&host, "configuration was read again");
+        wait("the reason to be listed", || match listed() {
+            Ok(m) if builds() == round && m["reason"].as_str().is_some_and(|r| r.contains("no weights")) => {
+                Ok(())
+            }
+            other => Err(format!("{} builds, {other:?}", builds())),
+        });
+        assert_eq!(listed()?["state"], "up");
+        assert_eq!(host.chat("a")?.content(), "a");
+        assert_eq!(host.get("/readyz")?.status(), 200);
+    }
+    write("options = {repeat = 2}");
+    reload(&host, "configuration was read again");
+    wait("the mended options to hold", || match host.chat("a") {
+        Ok(answer) if answer.content() == "a a" => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!(listed()?["reason"], Value::Null);
+    Ok(())
+}
+
+#[test]
 fn a_reload_tries_a_model_that_failed_at_once() -> Result<()> {
     let dir = TempDir::new();
     let file = dir.file("host.toml", format!("plugins.load = ['{}']\n[[model]]\nname = 'mock'\n", mock()));

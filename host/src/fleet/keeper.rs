@@ -197,7 +197,8 @@ impl Keeper {
             }
             return;
         };
-        if !self.slots[at].job.is_served_by(&job) {
+        // One that was told to give up says nothing about the job, even if the same is wanted again by now.
+        if self.slots[at].is_given_up() || !self.slots[at].job.is_served_by(&job) {
             self.outdated(at, model.ok());
             return;
         }
@@ -211,7 +212,7 @@ impl Keeper {
                 self.limit(&model);
                 self.ground.models.up(Arc::clone(&model));
                 let slot = &mut self.slots[at];
-                slot.reason = None;
+                (slot.reason, slot.served) = (None, Some(job));
                 slot.tell(&Ok(()));
                 slot.moved = (model.worker.progress(), now);
                 let before = std::mem::replace(&mut slot.phase, Phase::Up(model));

@@ -43,7 +43,9 @@ pub(super) struct Slot {
     pub(super) job: Job,
     pub(super) source: Source,
     pub(super) phase: Phase,
-    /// Why it is not up, when it failed.
+    /// What the engine that serves was built from; another than `job` when that one failed.
+    pub(super) served: Option<Job>,
+    /// Why it is not up, or why what is wanted by now is not, when that failed.
     pub(super) reason: Option<String>,
     /// Turns true when the build that runs should be given up.
     pub(super) give_up: Arc<AtomicBool>,
@@ -63,6 +65,7 @@ impl Slot {
             job,
             source,
             phase: Phase::Waiting,
+            served: None,
             reason: None,
             give_up: Arc::default(),
             waiters: Vec::new(),
@@ -75,6 +78,20 @@ impl Slot {
     /// The build that runs, if one does, is not wanted any more.
     pub(super) fn stop_building(&self) {
         self.give_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the build that runs was told to give up.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.give_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing serves what is wanted and nobody is at work on it.
+    pub(super) fn lags(&self) -> bool {
+        match &self.phase {
+            Phase::Failed { .. } => true,
+            Phase::Up(_) => self.served.as_ref().is_some_and(|served| !self.job.is_served_by(served)),
+            Phase::Waiting | Phase::Building { .. } => false,
+        }
     }
 
     /// Tells those who wait what came of the build.

@@ -25,7 +25,7 @@ pub struct Listed {
     pub name: String,
     /// `loading`, `up`, `failed`, `waiting` for its plugin, or `draining`.
     pub state: &'static str,
-    /// Why it is not up.
+    /// Why it is not up, or why what serves is still what was wanted before.
     pub reason: Option<String>,
     /// `plugin/engine`.
     pub engine: Option<String>,

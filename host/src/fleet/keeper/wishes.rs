@@ -156,7 +156,7 @@ impl Keeper {
         wanted
     }
 
-    /// Makes a job a slot's, or gives it one. A slot that has it already is left alone, unless it failed.
+    /// Makes a job a slot's, or gives it one. A slot that has it already is left alone, unless that failed.
     fn adopt(&mut self, job: Job, source: Source, changes: &mut Changes) {
         let Some(at) = self.slots.iter().position(|s| s.job.name == job.name) else {
             changes.added.push(job.name.clone());
@@ -170,7 +170,7 @@ impl Keeper {
         (slot.job, slot.source) = (job, source);
         if same {
             // Whoever reloads has mended something: it is not waited for its next turn.
-            if matches!(slot.phase, Phase::Failed { .. }) {
+            if slot.lags() {
                 self.build(at);
             }
             return;
@@ -195,7 +195,8 @@ fn listed(slot: &Slot) -> Listed {
     let down = slot.serving().and_then(|model| model.worker.down());
     let (state, reason) = match (&slot.phase, down) {
         (_, Some(reason)) => ("failed", Some(reason)),
-        (Phase::Up(_) | Phase::Building { serving: Some(_) }, None) => ("up", None),
+        // With a reason: what serves is what was wanted before.
+        (Phase::Up(_) | Phase::Building { serving: Some(_) }, None) => ("up", slot.reason.clone()),
         (Phase::Building { serving: None }, None) => ("loading", None),
         (Phase::Failed { .. }, None) => ("failed", slot.reason.clone()),
         (Phase::Waiting, None) => ("waiting", slot.reason.clone()),
