@@ -1,8 +1,10 @@
 //! The routes and what answers them: wire types in, wire types out; between them only `generate` types.
 
 pub mod admin;
+pub mod cors;
 pub mod guard;
 pub mod health;
+pub mod keys;
 pub mod openai;
 pub mod routes;
 
@@ -12,16 +14,18 @@ use std::time::{Duration, Instant};
 use hyper::Response;
 use hyper::body::Incoming;
 
+use crate::config::schema::is_loopback;
 use crate::config::{Config, Live};
 use crate::error::ApiError;
 use crate::fleet::desk::Desk;
 use crate::http::server::{Answer, Connection, Service};
-use crate::http::{Body, respond};
+use crate::http::{Body, gzip, respond};
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
 use crate::sched::Roster;
 use crate::telemetry::metrics::Metrics;
 use guard::{HttpGuard, RequestId};
+use keys::{Caller, Keys};
 
 /// What every handler works with.
 pub struct Api {
@@ -37,6 +41,8 @@ pub struct Api {
     pub metrics: Arc<Metrics>,
     /// Where the host is in its life.
     pub lifecycle: Arc<Lifecycle>,
+    /// Who may use it.
+    pub keys: Keys,
     /// Whether the listener is on loopback, where the Host header must be too.
     pub loopback: bool,
     /// Turns for preparing long prompts: a few at a time, so that many clients cannot take all cores and memory.
@@ -71,6 +77,8 @@ pub struct Call {
     pub connection: Connection,
     /// Its id.
     pub id: RequestId,
+    /// Who asks.
+    pub caller: Caller,
     /// The part of the path that the route's template leaves open.
     pub tail: String,
 }
@@ -105,15 +113,25 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
     let guard = HttpGuard::new(Arc::clone(&api.metrics), found.label(), Instant::now());
     let id = RequestId::of(request.headers());
     let is_head = request.method() == hyper::Method::HEAD;
+    let packed = gzip::is_wanted(request.headers());
+    let origin = cors::allowed(&api.config().server.cors_origins, request.headers());
     let mut response = match guard::host_allowed(api, request.headers()) {
         Err(error) => respond::error(&error),
         Ok(()) => dispatch(api, found, request, connection, &id).await,
     };
+    cors::mark(&mut response, origin);
     if let Ok(value) = hyper::header::HeaderValue::from_str(&id.text) {
         response.headers_mut().insert(respond::REQUEST_ID, value);
     }
     if is_head {
         *response.body_mut() = Body::empty();
+    }
+    if packed {
+        gzip::deflate(&mut response);
+    }
+    if !response.body().is_stream() {
+        let value = hyper::header::HeaderValue::from(guard.millis());
+        response.headers_mut().insert(respond::PROCESSING, value);
     }
     guard.answered(response.status().as_u16());
     response
@@ -127,24 +145,38 @@ async fn dispatch(
     id: &RequestId,
 ) -> Response<Body> {
     use routes::{Found, Handler};
-    let (handler, tail) = match found {
-        Found::Route(route, tail) => (route.handler, tail),
+    let (route, tail) = match found {
+        Found::Route(route, tail) => (route, tail),
+        Found::WrongMethod(route) if request.method() == hyper::Method::OPTIONS => {
+            return cors::preflight(&route.allow(), request.headers());
+        }
         Found::WrongMethod(route) => {
             return respond::method_not_allowed(&route.allow(), &route.wrong_method(request.method()));
         }
         Found::Nothing => return respond::error(&routes::unknown(request.uri().path())),
     };
-    let call = Call { request, connection, id: id.clone(), tail };
-    let answered = match handler {
+    let (auth, local) = (api.config().server.metrics_auth, is_loopback(connection.peer.ip()));
+    let caller = match api.keys.check(route.access, auth, request.headers(), local) {
+        Ok(caller) => caller,
+        Err(error) => {
+            tracing::debug!(request = id.text, code = error.code.name(), "request refused");
+            return respond::error(&error);
+        }
+    };
+    let call = Call { request, connection, id: id.clone(), caller, tail };
+    let answered = match route.handler {
         Handler::Chat => Box::pin(openai::chat::answer(api, call)).await,
         Handler::Completions => Box::pin(openai::completions::answer(api, call)).await,
         Handler::Models => Ok(openai::models::list(api)),
+        Handler::Model => openai::models::one(api, &call.tail),
+        Handler::Tokenize => Box::pin(openai::tokens::tokenize(api, call)).await,
+        Handler::Detokenize => Box::pin(openai::tokens::detokenize(api, call)).await,
         Handler::Cancel => Ok(openai::cancel::cancel(api, &call)),
         Handler::Live => Ok(health::live()),
         Handler::Ready => Ok(health::ready(api)),
         Handler::Metrics => Ok(health::metrics(api)),
         Handler::AdminList | Handler::AdminLoad | Handler::AdminUnload => {
-            Box::pin(admin::answer(api, handler, call)).await
+            Box::pin(admin::answer(api, route.handler, call)).await
         }
     };
     match answered {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::api::keys::Keys;
 use crate::api::{self, Api};
 use crate::config::schema::is_loopback;
 use crate::config::{Config, Live, Sources, env};
@@ -16,7 +17,7 @@ use crate::fleet::choose::{Chosen, choose};
 use crate::fleet::desk::{self, Inbox};
 use crate::fleet::marker::Marker;
 use crate::fleet::{Fleet, Ground};
-use crate::http::server;
+use crate::http::{server, tls};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::notify::Manager;
 use crate::models::Models;
@@ -83,12 +84,14 @@ async fn serve(
         Arc::new(PluginMetrics::new(Arc::clone(&metrics))),
         config.level().unwrap_or(tracing::Level::INFO),
     );
+    let keys = Keys::read(&config.server).map_err(Failed::usage)?;
     let (fleet, inbox) = desk::open();
     let api = Arc::new(Api {
         models: Arc::new(Models::default()),
         roster: Arc::new(Roster::default()),
         metrics,
         lifecycle: Arc::new(Lifecycle::default()),
+        keys,
         loopback: is_loopback(bound.ip()),
         preparing: Arc::new(tokio::sync::Semaphore::new(api::PREPARED_AT_ONCE)),
         live: Arc::new(Live::new(config)),
@@ -99,12 +102,17 @@ async fn serve(
         api.models.loading(name);
     }
     let (marker, suspects) = Marker::new(env::state_folder());
+    let tls = match (&api.config().server.tls_cert, &api.config().server.tls_key) {
+        (Some(certificates), Some(key)) => Some(tls::acceptor(certificates, key).map_err(Failed::usage)?),
+        _ => None,
+    };
+    let secure = tls.is_some();
     let manager = Arc::new(Manager::at(env::notify_socket()));
     let host = Host { api, sources, marker: Arc::new(marker), manager };
     suggest_isolation(&suspects, &host.api.config());
-    host.listen(listener);
+    host.listen(listener, tls);
     host.show_life(env::watchdog());
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, "listening");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, tls = secure, "listening");
     let ended = host.until_signal(chosen, inbox, signals).await;
     host.marker.end();
     ended
@@ -132,7 +140,7 @@ struct Host {
 }
 
 impl Host {
-    fn listen(&self, listener: TcpListener) {
+    fn listen(&self, listener: TcpListener, tls: Option<tls::Acceptor>) {
         let (life, live) = (&self.api.lifecycle, Arc::clone(&self.api.live));
         let limits = move || {
             let config = live.get();
@@ -144,7 +152,14 @@ impl Host {
             }
         };
         let service = api::service(Arc::clone(&self.api));
-        life.tasks.spawn(server::serve(listener, limits, service, life.stop.clone(), life.tasks.clone()));
+        life.tasks.spawn(server::serve(
+            listener,
+            limits,
+            tls,
+            service,
+            life.stop.clone(),
+            life.tasks.clone(),
+        ));
         let (roster, stop, live) =
             (Arc::clone(&self.api.roster), life.stop.clone(), Arc::clone(&self.api.live));
         life.tasks.spawn(async move {

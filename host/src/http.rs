@@ -1,11 +1,13 @@
 //! HTTP: connections, bodies, errors on the wire. Knows hyper; knows no route and no API.
 
 pub mod body;
+pub mod gzip;
 pub mod read;
 pub mod respond;
 pub mod server;
 mod socket;
 pub mod stream;
+pub mod tls;
 
 pub use body::Body;
 pub use server::{Connection, Service};

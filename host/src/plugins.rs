@@ -4,6 +4,7 @@
 //! What must hold: nothing of a plugin runs before its file, its manifest and its options were checked; a library is
 //! never closed; types of the boundary end here, beyond this module only `generate` types travel.
 
+pub mod breach;
 pub mod build;
 pub mod check;
 mod copy;
@@ -21,8 +22,12 @@ pub mod opened;
 pub mod options;
 pub mod precheck;
 pub mod proof;
+mod register;
 pub mod services;
+mod spans;
+mod strict;
 pub mod template;
+pub mod transport;
 
 pub use build::{Built, Card};
 pub use engine::{Engine, Load, Next, Receiver, Taken};

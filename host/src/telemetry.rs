@@ -9,3 +9,4 @@ pub mod metrics;
 pub mod names;
 pub mod plugin_metrics;
 pub mod reference;
+pub mod transport;

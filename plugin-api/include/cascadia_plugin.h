@@ -15,13 +15,16 @@
  *   never ask for equality. Function pointers of a table are never null.
  * - Elements of an array lie `stride` bytes apart: read them with cascadia_array_get, which copies.
  * - Texts are not NUL-terminated. Ids, messages and JSON are UTF-8; token text is any bytes.
- * - A call that answers another code than CASCADIA_CODE_OK calls `err.set` once, before it returns (cascadia_fail).
+ * - A call that answers another code than CASCADIA_CODE_OK calls `err.set` once, before it returns (cascadia_fail), with
+ *   the same code. Where the two differ the answered one counts.
  * - No exception, longjmp or signal leaves a function; C++ authors take cascadia_plugin.hpp.
  *
  * Threads. Every function carries one tag:
  *   [control]  one call at a time per object, may block, never beside [drive] on the same engine unless it says so
  *   [drive]    one call at a time per engine, from any operating system thread
- *   [any]      beside everything, must not block
+ *   [any]      beside everything, must not block. Some services of the host wait by their nature: transport for the link,
+ *              up to the deadline it is given, and dlopen for the loader. Call them with no lock held that submit or cancel
+ *              needs, and not from inside these two.
  *
  * States of an engine: built -> warmup -> ready -> close -> closed -> destroy. submit, step and cancel come in ready only
  * (cancel and step also during close); destroy is the last call, when no other is running.
@@ -150,6 +153,17 @@ extern CASCADIA_EXPORT const cascadia_entry_t cascadia_entry;
 #define CASCADIA_ID_MODEL_CARD "cascadia.model-card/1"   /* cascadia_model_card_v1 */
 #define CASCADIA_ID_LOAD_REPORT "cascadia.load-report/1" /* cascadia_load_report_v1 */
 
+/* Optional as well, and drafts: their form may still change, their ids will not. */
+#define CASCADIA_ID_KV_EVENTS "cascadia.kv-events/1"   /* cascadia_kv_events_v1 */
+#define CASCADIA_ID_TOKEN_MASK "cascadia.token-mask/1" /* cascadia_token_mask_v1 */
+#define CASCADIA_ID_TOKENIZE "cascadia.tokenize/1"     /* cascadia_tokenize_v1 */
+#define CASCADIA_ID_EMBEDDINGS "cascadia.embeddings/1" /* cascadia_embeddings_v1 */
+#define CASCADIA_ID_STAGE "cascadia.stage/1"           /* cascadia_stage_v1 */
+#define CASCADIA_ID_KV_STATE "cascadia.kv-state/1"     /* cascadia_kv_state_v1 */
+#define CASCADIA_ID_ADAPTERS "cascadia.adapters/1"     /* cascadia_adapters_v1 */
+#define CASCADIA_ID_PAUSE "cascadia.pause/1"           /* cascadia_pause_v1 */
+#define CASCADIA_ID_ASYNC_SINK "cascadia.async-sink/1" /* cascadia_async_sink_v1 */
+
 /* Ids that the plugin asks of the host. */
 #define CASCADIA_ID_HOST_LOG "cascadia.host.log/1"
 #define CASCADIA_ID_HOST_METRICS "cascadia.host.metrics/1"
@@ -158,6 +172,8 @@ extern CASCADIA_EXPORT const cascadia_entry_t cascadia_entry;
 #define CASCADIA_ID_HOST_WAKE "cascadia.host.wake/1"
 #define CASCADIA_ID_HOST_HEARTBEAT "cascadia.host.heartbeat/1"
 #define CASCADIA_ID_HOST_DLOPEN "cascadia.host.dlopen/1"
+#define CASCADIA_ID_HOST_TRACE "cascadia.host.trace/1"
+#define CASCADIA_ID_HOST_FAULT "cascadia.host.fault/1"
 #define CASCADIA_ID_HOST_TRANSPORT "cascadia.host.transport/1" /* null on a host without links */
 
 /* ---- cascadia.plugin/1: which engines the library holds ---------------------------------------------------------- */
@@ -165,7 +181,7 @@ extern CASCADIA_EXPORT const cascadia_entry_t cascadia_entry;
 /* One engine. Its texts live as long as the library. */
 typedef struct cascadia_engine_info {
     uint32_t struct_size; /* set by the host to the size it offers; fill in no field beyond it */
-    uint32_t flags;       /* 0 */
+    uint32_t flags;       /* set by the host to 0; none is defined, leave it alone */
     cascadia_str name;    /* [a-z0-9-]+, unique in the plugin; the manifest names the same engines */
     cascadia_str description;
 } cascadia_engine_info;
@@ -236,6 +252,7 @@ typedef struct cascadia_builder_v1 {
 #define CASCADIA_GRAMMAR_JSON_SCHEMA 1u
 #define CASCADIA_GRAMMAR_REGEX 2u
 #define CASCADIA_GRAMMAR_LARK 3u /* a context-free grammar in Lark form */
+#define CASCADIA_GRAMMAR_MASK 4u /* kept by the host: ask for masks (cascadia.token-mask/1); no text */
 
 /* W3C trace context; all zero = none. */
 typedef struct cascadia_trace {
@@ -435,6 +452,516 @@ typedef struct cascadia_load_report_v1 {
     uint32_t (*report)(void *engine, cascadia_load_report *out);
 } cascadia_load_report_v1;
 
+/* ---- cascadia.kv-events/1 (optional, draft) ---------------------------------------------------------------------- */
+
+/* Which blocks of prompts an engine holds for reuse, as a numbered log.
+ *
+ * The host reads the log, the engine does not push it: indexing must not run on the engine's thread while a step waits;
+ * the reader has its own place in the log, so that what was lost on the way can be read again; and a slow reader costs
+ * the engine a bounded ring instead of an unbounded queue. A gap shows in the numbers, and `snapshot` closes it. */
+
+/* cascadia_kv_event.kind: `blocks` can be reused from now on. */
+#define CASCADIA_KV_STORED 1u
+/* cascadia_kv_event.kind: `blocks` are gone from `tier`. */
+#define CASCADIA_KV_REMOVED 2u
+/* cascadia_kv_event.kind: every block of the engine is gone, from all tiers. */
+#define CASCADIA_KV_CLEARED 3u
+/* cascadia_kv_event.flags: cascadia_kv_event.parent is set; without it the first block begins a sequence. */
+#define CASCADIA_KV_HAS_PARENT 1u
+/* cascadia_kv_event.tier: memory of the device that computes. */
+#define CASCADIA_KV_TIER_DEVICE 0u
+/* cascadia_kv_event.tier: memory of the host. */
+#define CASCADIA_KV_TIER_HOST 1u
+/* cascadia_kv_event.tier: a local disk. */
+#define CASCADIA_KV_TIER_DISK 2u
+/* cascadia_kv_event.tier: a store that several engines share. */
+#define CASCADIA_KV_TIER_SHARED 3u
+
+/* A change of what is held. An element of an array, borrowed for the call. */
+typedef struct cascadia_kv_event {
+    uint64_t sequence; /* place in the log: 1, 2, 3, ... without a hole, per engine */
+    uint32_t kind; /* one of the CASCADIA_KV_STORED, CASCADIA_KV_REMOVED, CASCADIA_KV_CLEARED values */
+    uint32_t flags; /* CASCADIA_KV_HAS_PARENT */
+    uint64_t parent; /* hash of the block before the first of `blocks` */
+    /* Hashes (uint64_t) of whole blocks, for CASCADIA_KV_STORED each the parent of the next. A hash stands for
+     * everything up to its block's end, adapter and salt included; how it is made is the engine's own affair. */
+    cascadia_array blocks;
+    cascadia_array tokens; /* token ids (uint32_t) of the stored blocks, `block_size` each. Empty for the other kinds */
+    uint32_t block_size; /* tokens per block */
+    uint32_t tier; /* one of the CASCADIA_KV_TIER_... values */
+    cascadia_str adapter; /* adapter under which the blocks were computed; empty = none */
+    cascadia_str cache_salt; /* salt of the prefix cache; empty = the common one */
+    uint64_t timestamp_ns; /* when it happened, by the host's clock in nanoseconds; 0 = not reported */
+} cascadia_kv_event;
+
+/* Where events go. */
+typedef struct cascadia_kv_events_out {
+    void *ctx; /* the receiver's context */
+    /* Takes an array of cascadia_kv_event; may be called several times. */
+    void (*take)(void *ctx, cascadia_array events);
+} cascadia_kv_events_out;
+
+typedef struct cascadia_kv_events_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [any] Gives at most `most` events in order, beginning with number `from` or with the oldest that is still kept. A
+     * first number larger than `from` is a gap: take a snapshot. Nothing is given where `from` lies in the future.
+     * Reading removes nothing. */
+    uint32_t (*read)(void *engine, uint64_t from, uint32_t most, cascadia_kv_events_out out, cascadia_err_out err);
+    /* [any] Gives everything held as CASCADIA_KV_STORED events, parents before children, and puts the number of the
+     * last event that they include into `last` (0 = none yet). Read on from `last + 1`. The events' own number is
+     * `last`. */
+    uint32_t (*snapshot)(void *engine, cascadia_kv_events_out out, uint64_t *last, cascadia_err_out err);
+} cascadia_kv_events_v1;
+
+/* ---- cascadia.token-mask/1 (optional, draft) --------------------------------------------------------------------- */
+
+/* Guided decoding. Before it samples, the engine asks which tokens may come next.
+ *
+ * A table of the engine that takes a filler, and not a service of the host: its presence is the claim that masks are
+ * kept to, which decides whether a request is admitted at all; and no worker must be looked up in the hot path. The
+ * engine asks from inside `step`, once for all tasks of the batch, and lends one matrix for the answers, which can go
+ * to the device as it is.
+ *
+ * Asked for are the tasks whose grammar is CASCADIA_GRAMMAR_MASK, and no others. */
+
+/* State of a row: every token may come; its bits were left alone. */
+#define CASCADIA_MASK_ALL 0u
+/* State of a row: the tokens whose bit is set may come, at least one. */
+#define CASCADIA_MASK_SOME 1u
+/* State of a row: no token of the vocabulary goes on from here. The engine ends the task with an error
+ * (CASCADIA_CODE_INVALID_CONFIG). */
+#define CASCADIA_MASK_DEAD_END 2u
+/* State of a row: a draft token before it is not allowed, so that nothing will be sampled there. */
+#define CASCADIA_MASK_UNREACHED 3u
+
+/* What one task needs. An element of an array. It takes `1 + drafts.len` rows of the answer: one for the token after
+ * what was taken, and one after each draft. */
+typedef struct cascadia_mask_request {
+    uint64_t task; /* the task */
+    /* Token ids (uint32_t) that became part of the answer since the last request for this task, in order. Empty in its
+     * first one. */
+    cascadia_array taken;
+    /* Token ids (uint32_t) that a draft proposes after them. They count as taken only when a later request says so. */
+    cascadia_array drafts;
+    /* Of the tokens told as taken before, so many of the last are withdrawn; counted before `taken`. */
+    uint32_t rollback;
+    uint32_t flags; /* 0 */
+} cascadia_mask_request;
+
+/* The host's side. */
+typedef struct cascadia_mask_filler {
+    void *ctx; /* the host's context */
+    /* Called inside `step`, on its thread, while the engine holds no lock that submit or cancel needs. `requests` are
+     * cascadia_mask_requests. `masks` is a matrix of `rows` times `words` words, zeroed by the engine: bit `t % 32` of
+     * word `t / 32` stands for token `t`. `states` has a place for each row and takes one of the CASCADIA_MASK_...
+     * values. Of a task that the host does not know the rows are CASCADIA_MASK_ALL. A code other than 0 ends every task
+     * of the call with an error of that code. */
+    uint32_t (*fill)(void *ctx, cascadia_array requests, uint32_t *masks, uint32_t words, uint32_t *states,
+                     uint32_t rows);
+} cascadia_mask_filler;
+
+typedef struct cascadia_token_mask_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [control] Takes the filler, once, before the first submit. It lives as long as the engine. End and stop tokens
+     * are tokens like others: where their bit is not set they may not be chosen. Without a filler the engine refuses
+     * tasks whose grammar is a mask. */
+    uint32_t (*attach)(void *engine, cascadia_mask_filler filler, cascadia_err_out err);
+} cascadia_token_mask_v1;
+
+/* ---- cascadia.tokenize/1 (optional, draft) ----------------------------------------------------------------------- */
+
+/* The engine's own tokenizer. Chat templates are not part of it: the host renders them. */
+
+/* cascadia_tokenize_v1.tokenize: texts of special tokens become these tokens; without it they are plain text. For
+ * trusted text only: a client could otherwise write a turn of another role. */
+#define CASCADIA_TOKENIZE_PARSE_SPECIAL 1u
+/* cascadia_tokenize_v1.tokenize: put the tokens in front and behind that the model's files ask for. */
+#define CASCADIA_TOKENIZE_ADD_SPECIAL 2u
+/* cascadia_tokenize_v1.detokenize: special tokens show as their text; without it they are left out. */
+#define CASCADIA_DETOKENIZE_SPECIAL 1u
+/* Kind of a token: no token has this id. */
+#define CASCADIA_TOKEN_NONE 0u
+/* Kind of a token: text. */
+#define CASCADIA_TOKEN_TEXT 1u
+/* Kind of a token: special; its bytes are what CASCADIA_DETOKENIZE_SPECIAL shows. */
+#define CASCADIA_TOKEN_SPECIAL 2u
+
+/* Where token ids go. */
+typedef struct cascadia_tokens_out {
+    void *ctx; /* the receiver's context */
+    /* Takes token ids (uint32_t); a second call replaces the first. */
+    void (*set)(void *ctx, cascadia_array tokens);
+} cascadia_tokens_out;
+
+/* The functions work on the caller's thread, which may take as long as the text is long, and hold no lock that submit,
+ * step or cancel needs. */
+typedef struct cascadia_tokenize_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [any] Token ids of a text; `flags` are CASCADIA_TOKENIZE_... bits. UTF-8 text comes back from `detokenize` byte
+     * by byte; other bytes are taken the same way or refused with CASCADIA_CODE_INVALID_CONFIG. */
+    uint32_t (*tokenize)(void *engine, cascadia_str text, uint32_t flags, cascadia_tokens_out out,
+                         cascadia_err_out err);
+    /* [any] The bytes of token ids (uint32_t); may end inside a character. `flags` are CASCADIA_DETOKENIZE_... bits. An
+     * id that no token has is refused with CASCADIA_CODE_INVALID_CONFIG, naming it. */
+    uint32_t (*detokenize)(void *engine, cascadia_array tokens, uint32_t flags, cascadia_str_out out,
+                           cascadia_err_out err);
+    /* [any] The bytes of one token as it stands inside a text, and its kind, one of the CASCADIA_TOKEN_... values. An
+     * id that no token has gives CASCADIA_TOKEN_NONE, no bytes and code 0, so that a vocabulary with holes can be
+     * walked. */
+    uint32_t (*token)(void *engine, uint32_t token, cascadia_str_out out, uint32_t *kind, cascadia_err_out err);
+} cascadia_tokenize_v1;
+
+/* ---- cascadia.embeddings/1 (optional, draft) --------------------------------------------------------------------- */
+
+/* Texts in, vectors out.
+ *
+ * An embedding is a task like a generation: submitted from any thread, worked on inside `step`, ended by cancel, and
+ * finished by exactly one chunk in the step's sink. Only its vectors go another way, through the callback that was
+ * attached. So everything that holds for tasks (slots, cancellation, the watch over stalled engines) holds for these. */
+
+/* cascadia_embed_task.pooling: the model's own. */
+#define CASCADIA_POOLING_DEFAULT 0u
+/* cascadia_embed_task.pooling: mean over all tokens. */
+#define CASCADIA_POOLING_MEAN 1u
+/* cascadia_embed_task.pooling: the first token. */
+#define CASCADIA_POOLING_FIRST 2u
+/* cascadia_embed_task.pooling: the last token. */
+#define CASCADIA_POOLING_LAST 3u
+/* cascadia_embed_task.flags: vectors have length 1. */
+#define CASCADIA_EMBED_NORMALIZE 1u
+/* cascadia_embed_info.flags: vectors may be cut to fewer dimensions (cascadia_embed_task.dimensions). */
+#define CASCADIA_EMBED_CAN_SHORTEN 1u
+
+/* One input. An element of an array. */
+typedef struct cascadia_embed_input {
+    cascadia_array tokens; /* token ids (uint32_t). Empty only when the engine tokenizes `text` itself */
+    cascadia_str text; /* the text; may be empty */
+} cascadia_embed_input;
+
+/* A batch of inputs, borrowed for the call. */
+typedef struct cascadia_embed_task {
+    uint32_t struct_size;
+    uint32_t flags; /* CASCADIA_EMBED_NORMALIZE */
+    uint64_t task; /* id of the task, from the same numbers as generations */
+    cascadia_str request_id; /* the client-visible request id */
+    cascadia_trace trace; /* trace to continue */
+    cascadia_array inputs; /* cascadia_embed_input elements; at least one */
+    uint32_t pooling; /* one of the CASCADIA_POOLING_... values */
+    uint32_t dimensions; /* dimensions wanted; 0 = all */
+    int32_t priority; /* larger runs first; 0 = normal */
+    uint32_t reserved; /* no meaning yet; 0 */
+    uint64_t deadline_ns; /* time of the host's clock after which the answer is of no use, in nanoseconds; 0 = none */
+    cascadia_str adapter; /* adapter to apply; empty = none */
+    cascadia_array options; /* engine-specific cascadia_kvs */
+} cascadia_embed_task;
+
+/* One vector. An element of an array, borrowed for the call. */
+typedef struct cascadia_embedding {
+    uint64_t task; /* the task it belongs to */
+    uint32_t index; /* place of its input in the task */
+    uint32_t tokens; /* tokens of the input, as the engine counted them */
+    cascadia_array vector; /* the vector (float) */
+} cascadia_embedding;
+
+/* Where vectors go. */
+typedef struct cascadia_embed_out {
+    void *ctx; /* the host's context */
+    /* Takes an array of cascadia_embedding. Called only inside `step`, on its thread, before the task's finish is
+     * pushed; answers as a sink does (CASCADIA_SINK_STOP: return at once). */
+    uint32_t (*take)(void *ctx, cascadia_array embeddings);
+} cascadia_embed_out;
+
+/* What the engine embeds. */
+typedef struct cascadia_embed_info {
+    uint32_t struct_size; /* set by the host to the size it offers; fill in no field beyond it */
+    uint32_t flags; /* CASCADIA_EMBED_CAN_SHORTEN */
+    uint32_t dimensions; /* dimensions of a whole vector */
+    uint32_t max_inputs; /* most inputs of a task; 0 = no limit of its own */
+    uint32_t max_tokens; /* most tokens of an input; 0 = not known */
+    uint32_t pooling; /* what CASCADIA_POOLING_DEFAULT means, another of the CASCADIA_POOLING_... values */
+} cascadia_embed_info;
+
+typedef struct cascadia_embeddings_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [any] Fills `out`; answers a code. The answer does not change while the engine lives. */
+    uint32_t (*info)(void *engine, cascadia_embed_info *out);
+    /* [control] Says where vectors go, once, before the first submit. It lives as long as the engine. */
+    uint32_t (*attach)(void *engine, cascadia_embed_out out, cascadia_err_out err);
+    /* [any] Takes a batch. After OK exactly one chunk with a finish follows in the sink of a step: stop when there was
+     * one vector for every input, with cascadia_chunk.prompt_tokens the sum of all inputs. After another code none.
+     * Refuses a dimension or a pooling it does not have with CASCADIA_CODE_INVALID_CONFIG. */
+    uint32_t (*submit)(void *engine, const cascadia_embed_task *task, cascadia_err_out err);
+} cascadia_embeddings_v1;
+
+/* ---- cascadia.stage/1 (optional, draft) -------------------------------------------------------------------------- */
+
+/* One stage of a pipeline. Stage 0 has the tasks and plans batches; each stage computes its layers and gives the batch
+ * on; the last one samples and returns tokens to stage 0 directly.
+ *
+ * The host drives the links, the engine does not: what is received is handed to `receive`, what a stage gives comes out
+ * of its cascadia_stage_out inside `step`. A batch so travels the same way inside a process and over
+ * cascadia_host_transport_v1, where it is one raw frame (everything but `payload`, in the host's own form: both ends
+ * are hosts) and one tensor frame (`dtype`, dims `[rows, width]`, `payload`). Deadlines, reconnects and metrics of
+ * links are the host's; attempts and epochs, which say what is still of use after a loss, are here.
+ *
+ * - Epoch: counts the pipeline's lives. After a link was lost the host raises it with `abort` on every stage; what
+ *   bears a smaller one is dropped where it arrives.
+ * - Attempt: counts how often stage 0 began a task anew. Rows of another attempt than the one a stage holds begin at
+ *   position 0 or are refused; tokens of another are dropped.
+ * - Window: a long prompt travels as several batches of at most cascadia_stage_info.window rows, of which only the last
+ *   row of the last asks for a token. They follow each other without waiting for an answer.
+ * - Refusal (NACK): a stage that cannot compute a batch refuses it whole, naming all its tasks, and keeps nothing of
+ *   it. The refusal goes to stage 0, which begins these tasks anew. */
+
+/* cascadia_stage_row.flags: the last stage samples a token from this row. */
+#define CASCADIA_ROW_SAMPLED 1u
+/* cascadia_stage_row.flags: the last stage tells the log-probability of this row's own token, given the rows before it.
+ * Not for position 0. */
+#define CASCADIA_ROW_SCORED 2u
+/* cascadia_stage_token.flags: no new token, but the score of the row that was asked for (CASCADIA_ROW_SCORED). */
+#define CASCADIA_STAGE_TOKEN_SCORED 1u
+/* cascadia_stage_sequence.flags: its rows are part of a prompt. */
+#define CASCADIA_SEQUENCE_PREFILL 1u
+/* cascadia_stage_sequence.flags: the first rows of this attempt; a stage forgets what it held of the task. */
+#define CASCADIA_SEQUENCE_BEGINS 2u
+
+/* One row: a token's place in its sequence, and in the payload. An element of an array. */
+typedef struct cascadia_stage_row {
+    uint64_t task; /* the task */
+    uint64_t position; /* place of the token in its sequence, from 0 */
+    uint32_t sequence; /* index into cascadia_stage_batch.sequences */
+    uint32_t flags; /* CASCADIA_ROW_... */
+    uint32_t token; /* token id, for what a later stage does with ids: penalties, scores */
+    uint32_t reserved; /* no meaning yet; 0 */
+} cascadia_stage_row;
+
+/* One task's part of a batch. An element of an array. */
+typedef struct cascadia_stage_sequence {
+    uint64_t task; /* the task */
+    /* Tokens that every stage holds of it before this batch; fewer than before = the last ones were withdrawn. */
+    uint64_t past;
+    uint32_t attempt; /* how often the task was begun, from 1 */
+    uint32_t flags; /* CASCADIA_SEQUENCE_PREFILL, CASCADIA_SEQUENCE_BEGINS */
+    /* Blocks (uint32_t) of the paged cache, in order, for engines whose stage 0 owns the block table; else empty. */
+    cascadia_array blocks;
+    cascadia_array mask; /* bit mask (words of uint32_t) of the tokens that may be sampled; empty = all */
+    cascadia_str sampling; /* how to sample, in the engine's own form; told where it begins or changes, else empty */
+} cascadia_stage_sequence;
+
+/* Rows on their way from one stage to the next, borrowed for the call. */
+typedef struct cascadia_stage_batch {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    uint64_t batch; /* number of the batch, counted by stage 0 */
+    uint64_t epoch; /* the pipeline's epoch */
+    cascadia_array rows; /* cascadia_stage_row elements, grouped by sequence, positions rising */
+    cascadia_array sequences; /* cascadia_stage_sequence elements */
+    uint32_t dtype; /* type of the payload's values: one of CASCADIA_DTYPE_... */
+    uint32_t width; /* values per row */
+    uint64_t max_context; /* longest sequence in the batch, its new rows included */
+    cascadia_str payload; /* the rows' values, row by row: `rows * width` of `dtype`, little-endian */
+} cascadia_stage_batch;
+
+/* A sampled token, or a score. An element of an array. */
+typedef struct cascadia_stage_token {
+    uint64_t task; /* the task */
+    /* Place of the token in its sequence: one past the row it was sampled from; of a score, its row's own. */
+    uint64_t position;
+    uint32_t attempt; /* the attempt it belongs to */
+    uint32_t token; /* token id */
+    float logprob; /* its log-probability; 0 where none was asked for */
+    uint32_t flags; /* CASCADIA_STAGE_TOKEN_... */
+    cascadia_array top_ids; /* uint32_t: alternatives, most likely first; empty where none were asked for */
+    cascadia_array top_logprobs; /* float: theirs */
+} cascadia_stage_token;
+
+/* Why a batch was not computed, borrowed for the call. */
+typedef struct cascadia_stage_refusal {
+    uint32_t struct_size;
+    uint32_t code; /* one of CASCADIA_CODE_... */
+    uint64_t batch; /* the batch */
+    uint64_t epoch; /* the pipeline's epoch */
+    cascadia_array tasks; /* ids (uint64_t) of the batch's tasks; they begin anew */
+    cascadia_str message; /* one line for people */
+} cascadia_stage_refusal;
+
+/* Where a stage gives what it made. Called only inside `step`, on its thread, while the engine holds no lock that the
+ * functions of cascadia_stage_v1 need. */
+typedef struct cascadia_stage_out {
+    void *ctx; /* the host's context */
+    /* A batch for the next stage. Answers a code: with another than OK the link is gone, and the tasks of the batch are
+     * begun anew in the next epoch. */
+    uint32_t (*batch)(void *ctx, const cascadia_stage_batch *batch);
+    /* Tokens (cascadia_stage_token) of the last stage, for stage 0. Answers a code. */
+    uint32_t (*tokens)(void *ctx, uint64_t epoch, cascadia_array tokens);
+    /* A refused batch, for stage 0. Answers a code. */
+    uint32_t (*refuse)(void *ctx, const cascadia_stage_refusal *refusal);
+} cascadia_stage_out;
+
+/* What a stage is. */
+typedef struct cascadia_stage_info {
+    uint32_t struct_size; /* set by the host to the size it offers; fill in no field beyond it */
+    uint32_t flags; /* 0 */
+    uint32_t rank; /* place in the pipeline, 0 = first */
+    uint32_t stages; /* number of stages */
+    uint32_t dtype; /* type of the values between stages: one of the CASCADIA_DTYPE_... values */
+    uint32_t width; /* values per row between stages */
+    uint32_t max_rows; /* most rows of a batch */
+    uint32_t window; /* most rows of one prompt in a batch */
+} cascadia_stage_info;
+
+/* Tasks are submitted to and cancelled at stage 0 only, which pushes their chunks. */
+typedef struct cascadia_stage_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [any] Fills `out`; answers a code. */
+    uint32_t (*info)(void *engine, cascadia_stage_info *out);
+    /* [control] Says where batches, tokens and refusals go, once, before the first step. */
+    uint32_t (*attach)(void *engine, cascadia_stage_out out, cascadia_err_out err);
+    /* [any] Takes a batch of the stage before, by copy; a later step computes it. CASCADIA_CODE_QUEUE_FULL = give it
+     * again after the next step. A batch of an older epoch is dropped with OK. One that is malformed (rows, widths and
+     * payload do not fit together) is refused with CASCADIA_CODE_INVALID_CONFIG. */
+    uint32_t (*receive)(void *engine, const cascadia_stage_batch *batch, cascadia_err_out err);
+    /* [any] Stage 0: tokens (cascadia_stage_token) that the last stage sampled. */
+    uint32_t (*tokens)(void *engine, uint64_t epoch, cascadia_array tokens, cascadia_err_out err);
+    /* [any] Stage 0: a batch was refused. The named tasks begin anew with the next attempt: their prompt and what was
+     * generated is computed again, and nothing of it is pushed twice. */
+    uint32_t (*refused)(void *engine, const cascadia_stage_refusal *refusal, cascadia_err_out err);
+    /* [any] Forgets what is held of the tasks (ids, uint64_t), and raises the epoch where it is larger than the stage's
+     * own: then batches of older ones are dropped, and stage 0 begins all its tasks anew. After the finish of a task
+     * the host calls it on every later stage; what is queued of it by then may still be computed, and is forgotten
+     * with it. Stage 0 passes over the ids: its tasks end by cancel. */
+    uint32_t (*abort)(void *engine, uint64_t epoch, cascadia_array tasks, cascadia_err_out err);
+} cascadia_stage_v1;
+
+/* ---- cascadia.kv-state/1 (optional, draft) ----------------------------------------------------------------------- */
+
+/* The state of one running sequence, to go on with it on another engine without computing it anew (disaggregated
+ * prefill, migration, a drain).
+ *
+ * The bytes are the engine's own; what they are is told beside them in a descriptor, a JSON object. Its keys: `layout`
+ * (name and revision of the form), `dtype` (of the stored values), `model` (a digest of the weights that made them),
+ * `tokens` (number of positions), `bytes` (their whole length), `digest` (of the bytes), and what else the layout
+ * needs. An engine that cannot take a state refuses it with the name of the key that does not fit. */
+
+/* Where a saved state goes. */
+typedef struct cascadia_kv_state_out {
+    void *ctx; /* the receiver's context */
+    /* Takes the descriptor, before the first chunk. 1 = give up. */
+    uint32_t (*describe)(void *ctx, cascadia_str descriptor_json);
+    /* Takes the next bytes, in order and without a hole. 1 = give up. */
+    uint32_t (*chunk)(void *ctx, cascadia_str bytes);
+} cascadia_kv_state_out;
+
+/* Where a state to be restored comes from. */
+typedef struct cascadia_kv_state_in {
+    void *ctx; /* the giver's context */
+    cascadia_str descriptor_json; /* the descriptor, for the call */
+    /* Puts up to `most` bytes from `offset` on into `out`; none = the end. A code other than 0: they are lost, and the
+     * restore fails with that code. */
+    uint32_t (*read)(void *ctx, uint64_t offset, uint64_t most, cascadia_str_out out);
+} cascadia_kv_state_in;
+
+typedef struct cascadia_kv_state_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [control] Gives the state of a running task, as it is between two steps. The task goes on; the host cancels it
+     * when the state has arrived. A task that is unknown, over or not begun is refused with
+     * CASCADIA_CODE_INVALID_CONFIG. */
+    uint32_t (*save)(void *engine, uint64_t task, cascadia_kv_state_out out, cascadia_err_out err);
+    /* [control] Takes a task as `submit` does, with the state of its tokens: cascadia_task.tokens are the prompt and
+     * what was generated, cascadia_task.generated_from says where that begins, and limits count from there. After OK
+     * the generation goes on with the next token, and exactly one finish follows. A state that does not fit is refused
+     * with CASCADIA_CODE_INVALID_CONFIG, the key of the descriptor named in the message and in the details as
+     * `{"key":...}`; then nothing is kept. */
+    uint32_t (*restore)(void *engine, const cascadia_task *task, cascadia_kv_state_in state, cascadia_err_out err);
+} cascadia_kv_state_v1;
+
+/* ---- cascadia.adapters/1 (optional, draft) ----------------------------------------------------------------------- */
+
+/* Low-rank adapters (LoRA), loaded and unloaded while the engine runs. A task names the one it wants in
+ * cascadia_task.adapter. */
+
+/* An adapter to load. */
+typedef struct cascadia_adapter_spec {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    cascadia_str name; /* name that tasks use */
+    cascadia_str path; /* file or folder */
+    float scale; /* factor on what it adds; 0 reads as 1 */
+    uint32_t reserved; /* no meaning yet; 0 */
+} cascadia_adapter_spec;
+
+/* A loaded adapter. An element of an array. */
+typedef struct cascadia_adapter_info {
+    cascadia_str name; /* name that tasks use */
+    cascadia_str path; /* where it was loaded from */
+    float scale; /* factor on what it adds */
+    uint32_t rank; /* its rank; 0 = not known */
+    uint32_t tasks; /* tasks that use it at this moment */
+    uint32_t flags; /* 0 */
+} cascadia_adapter_info;
+
+/* Where the list goes. */
+typedef struct cascadia_adapters_out {
+    void *ctx; /* the receiver's context */
+    /* Takes an array of cascadia_adapter_info; a second call replaces the first. */
+    void (*set)(void *ctx, cascadia_array adapters);
+} cascadia_adapters_out;
+
+/* `load` and `unload` may run beside step, submit and cancel: serving goes on. */
+typedef struct cascadia_adapters_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [control] Loads an adapter; when it returns, tasks may name it. A name that is loaded is refused with
+     * CASCADIA_CODE_INVALID_CONFIG, a file that is not there with CASCADIA_CODE_MODEL_NOT_FOUND, one that does not fit
+     * the model with CASCADIA_CODE_SHARD_REJECTED. */
+    uint32_t (*load)(void *engine, const cascadia_adapter_spec *adapter, cascadia_progress progress,
+                     cascadia_err_out err);
+    /* [control] Unloads an adapter. Tasks that have it keep it to their end; new ones are refused from now on. An
+     * unknown name is refused with CASCADIA_CODE_MODEL_NOT_FOUND. */
+    uint32_t (*unload)(void *engine, cascadia_str name, cascadia_err_out err);
+    /* [any] Gives all loaded adapters. A task that names another is refused by `submit` with
+     * CASCADIA_CODE_MODEL_NOT_FOUND. */
+    uint32_t (*list)(void *engine, cascadia_adapters_out out, cascadia_err_out err);
+} cascadia_adapters_v1;
+
+/* ---- cascadia.pause/1 (optional, draft) -------------------------------------------------------------------------- */
+
+/* Push-back for one task. The stream of a slow client is held, the others go on. */
+
+/* Both functions answer OK for ids that are unknown or over, and may be called twice. */
+typedef struct cascadia_pause_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [any] Nothing more is generated for the task, from the next step on at the latest; what was under way may still
+     * come. It keeps its slot and its state; cancel and close end it as ever. A step that has nothing but paused tasks
+     * answers idle. */
+    uint32_t (*pause)(void *engine, uint64_t task);
+    /* [any] The task goes on. The host owes a step, as after a submit. */
+    uint32_t (*resume)(void *engine, uint64_t task);
+} cascadia_pause_v1;
+
+/* ---- cascadia.async-sink/1 (optional, draft) --------------------------------------------------------------------- */
+
+/* For engines with threads of their own, which would have to queue what they have until the next step. */
+
+typedef struct cascadia_async_sink_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [control] Takes the sink, once, before the first submit. From then on the engine works by itself and pushes from
+     * any thread: never two pushes with chunks of one task at once, a task's chunks in order, no lock held that submit
+     * or cancel needs. `step` is still called, pushes nothing and answers idle. The sink is valid until `close`
+     * returns: open tasks get their finish before that, and no push runs or begins afterwards. Where it answers stop,
+     * the engine pushes nothing more. What other
+     * extensions call inside step is then called from the engine's own threads too. */
+    uint32_t (*attach)(void *engine, cascadia_sink sink, cascadia_err_out err);
+} cascadia_async_sink_v1;
+
 /* ---- Services of the host. All are [any] and valid for ever. `worker` is what new_builder was given; name it no more
  *      after destroy of its engine. ------------------------------------------------------------------------------- */
 
@@ -520,37 +1047,105 @@ typedef struct cascadia_host_dlopen_v1 {
     void *(*symbol)(void *library, cascadia_str name);
 } cascadia_host_dlopen_v1;
 
+/* cascadia.host.trace/1: spans and events of a plugin in the host's traces, at debug level under the target `plugin`.
+ */
+typedef struct cascadia_host_trace_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [any] Opens a span; a handle, 0 where none is kept (the level is off, the worker is unknown, or it has too many
+     * open ones). It stands in the trace `parent` (all zero = none) and, where `under` is the handle of an open span of
+     * the same worker, inside that. `fields` are cascadia_kvs; no prompt or answer text. */
+    uint64_t (*span_start)(void *worker, cascadia_trace parent, uint64_t under, cascadia_str name,
+                           cascadia_array fields);
+    /* [any] Ends a span. A handle that is unknown, 0 or ended is ignored. */
+    void (*span_end)(void *worker, uint64_t span);
+    /* [any] Something happened, inside a span or (0) outside of any. In a span that is unknown or ended: ignored. */
+    void (*event)(void *worker, uint64_t span, cascadia_str name, cascadia_array fields);
+} cascadia_host_trace_v1;
+
+/* cascadia.host.fault/1: how a plugin says that an engine is lost although no call of it fails. */
+typedef struct cascadia_host_fault_v1 {
+    uint32_t struct_size;
+    uint32_t flags; /* 0 */
+    /* [any] A thread that the worker's engine cannot do without has died, for the reason in one line. The host treats
+     * it as a failed step: the worker's tasks fail, and it is built anew. Of several reports the first counts. */
+    void (*report)(void *worker, cascadia_str message);
+} cascadia_host_fault_v1;
+
 #define CASCADIA_FRAME_TENSOR 1u /* activations with a tensor header */
 #define CASCADIA_FRAME_RAW 2u    /* control bytes */
 
+/* Element types of tensor frames: little-endian, row-major, without gaps. An unknown number is refused. */
+#define CASCADIA_DTYPE_F32 1u
+#define CASCADIA_DTYPE_F16 2u
+#define CASCADIA_DTYPE_BF16 3u
+#define CASCADIA_DTYPE_I8 4u
+#define CASCADIA_DTYPE_U8 5u
+#define CASCADIA_DTYPE_I32 6u
+#define CASCADIA_DTYPE_I64 7u
+#define CASCADIA_DTYPE_U32 8u
+
 /* Part of a frame to send. */
 typedef struct cascadia_iovec {
-    const uint8_t *ptr;
+    const uint8_t *ptr; /* may be null when len is 0 */
     size_t len;
 } cascadia_iovec;
 
 /* Where a received frame goes. */
 typedef struct cascadia_frame_out {
     void *ctx;
-    /* Takes the frame, borrowed for the call. For raw frames `dtype` and `dims` (uint64_t) are empty. */
+    /* Takes the frame, borrowed for the call. For raw frames `dtype` is 0 and `dims` (uint64_t) are empty. Any function of
+     * the transport may be called from inside it. */
     void (*set)(void *ctx, uint32_t kind, uint32_t dtype, cascadia_array dims, cascadia_str payload);
 } cascadia_frame_out;
 
-/* cascadia.host.transport/1: links between pipeline stages, with the host's deadlines (by its clock) and metrics. */
+/* cascadia.host.transport/1: links between pipeline stages, with the host's deadlines, bounds and metrics.
+ *
+ * Handles are never 0 and never used again: a call with the handle of something closed answers CLOSED. Links and listeners
+ * belong to the worker that made them; the host closes them when its engine is destroyed or was never built.
+ *
+ * Addresses: host:port is TCP (IPv6 in brackets); :port means this machine only; port 0 of a listener is any free one.
+ * unix:/path is a Unix socket of mode 0600, removed when its listener is closed. Nothing is encrypted or signed.
+ *
+ * Deadlines are moments of the host's clock, at most an hour ahead; one that has passed lets the call do what can be done at
+ * once. 0 is the host's default: 60 s from now, and where bytes move 60 s after the last one moved, 10 minutes in all. A call
+ * that runs out answers DEADLINE_EXCEEDED. accept, open, send and recv wait: not for submit or cancel.
+ *
+ * Frames come whole or not at all, in the order in which their sends began to write. One send and one recv works on a link at
+ * a time, beside each other; further callers wait within their deadlines. A tensor frame has at most 8 dimensions and 512
+ * MiB, and exactly the bytes of its type and dimensions; a raw frame has at most 1 MiB.
+ *
+ * A link that the peer closed, that broke, or on which the peer broke these rules, answers NOT_CONNECTED from then on, with the
+ * reason. Whole frames that came before an orderly close can still be received. A dead machine is found within about a
+ * minute on an idle link, by TCP's keep-alive; with bytes on their way to it, or where a process hangs, by deadlines. */
 typedef struct cascadia_host_transport_v1 {
     uint32_t struct_size;
     uint32_t flags;
-    /* [any] A link to a peer, null on failure. */
-    void *(*open)(void *worker, cascadia_str peer, uint64_t deadline_ns, cascadia_err_out err);
-    /* [any] Sends one frame made of cascadia_iovecs; returns when the link has taken all of it (this one waits). */
-    uint32_t (*send)(void *link, uint32_t kind, uint32_t dtype, cascadia_array dims, cascadia_array parts,
+    /* [any] A listener, 0 on failure; the bound address, as open takes it, goes to `bound`. Only a peer that opens with the same
+     * `purpose` (at most 512 bytes: protocol, version, model) is let in. At most 8 a worker. */
+    uint64_t (*listen)(void *worker, cascadia_str address, cascadia_str purpose, cascadia_str_out bound,
+                       cascadia_err_out err);
+    /* [any] A link to the next peer with the right hello, 0 on failure (this one waits). Strangers are sent away and the wait
+     * goes on. At most 64 links a worker. */
+    uint64_t (*accept)(uint64_t listener, uint64_t deadline_ns, cascadia_err_out err);
+    /* [any] A link to the peer that listens there, 0 on failure (this one waits). A peer that is not there yet is tried again
+     * until the deadline, then NOT_CONNECTED; DEADLINE_EXCEEDED when it is there and does not accept; PEER_REJECTED when it
+     * speaks another version, has another purpose, or is something else. */
+    uint64_t (*open)(void *worker, cascadia_str address, cascadia_str purpose, uint64_t deadline_ns,
+                     cascadia_err_out err);
+    /* [any] Sends one frame made of cascadia_iovecs; returns when the system has taken all of it (this one waits).
+     * INVALID_CONFIG for a frame against the rules. A deadline that passes before the first byte leaves the link as it was;
+     * one that passes inside the frame ends the link. `dims` are uint64_t; 0 and empty for raw frames. */
+    uint32_t (*send)(uint64_t link, uint32_t kind, uint32_t dtype, cascadia_array dims, cascadia_array parts,
                      uint64_t deadline_ns, cascadia_err_out err);
-    /* [any] Receives one frame (this one waits). */
-    uint32_t (*recv)(void *link, uint64_t deadline_ns, cascadia_frame_out out, cascadia_err_out err);
-    /* [any] A descriptor that is readable when a frame waits; -1 = none. */
-    int32_t (*poll_fd)(void *link);
-    /* [any] Closes the link. */
-    void (*close)(void *link);
+    /* [any] Receives one frame (this one waits). What has come of a frame when the deadline passes is kept for the next call;
+     * a frame that has begun and stands still for 30 s ends the link. */
+    uint32_t (*recv)(uint64_t link, uint64_t deadline_ns, cascadia_frame_out out, cascadia_err_out err);
+    /* [any] A descriptor to poll for reading: (a part of) a frame or the link's end waits. -1 for a closed link. Only to
+     * poll, and not after close. */
+    int32_t (*poll_fd)(uint64_t link);
+    /* [any] Closes a link or listener; calls that wait on it answer CLOSED. */
+    void (*close)(uint64_t handle);
 } cascadia_host_transport_v1;
 
 /* ---- Helpers ------------------------------------------------------------------------------------------------------- */
@@ -749,12 +1344,45 @@ template <size_t N> struct cascadia_text {
     "\"cascadia_host_wake_v1\":\"a9a2b4e38d20d10a\"," \
     "\"cascadia_host_heartbeat_v1\":\"176f1e6e92ca4b66\"," \
     "\"cascadia_host_dlopen_v1\":\"042cd3a12a892483\"," \
+    "\"cascadia_host_trace_v1\":\"9c24cb652a48be57\"," \
+    "\"cascadia_host_fault_v1\":\"0c48ef405f894ef8\"," \
     "\"cascadia_iovec\":\"bdc1aa233cf65b29\"," \
     "\"cascadia_frame_out\":\"0564da2e2682f661\"," \
-    "\"cascadia_host_transport_v1\":\"472005b6e9a5138a\"," \
+    "\"cascadia_host_transport_v1\":\"ffc13f15a8be0faf\"," \
     "\"cascadia_model_card_v1\":\"01f9933bd864e915\"," \
     "\"cascadia_load_report\":\"f528f6a9242d766b\"," \
-    "\"cascadia_load_report_v1\":\"a2b54e9eb4885d21\""
+    "\"cascadia_load_report_v1\":\"a2b54e9eb4885d21\"," \
+    "\"cascadia_kv_event\":\"da192c64fdce5e34\"," \
+    "\"cascadia_kv_events_out\":\"e3e74093699d1285\"," \
+    "\"cascadia_kv_events_v1\":\"cbe28e147997765a\"," \
+    "\"cascadia_mask_request\":\"3ba7a5e3816ee4b0\"," \
+    "\"cascadia_mask_filler\":\"e960d80bde0803a9\"," \
+    "\"cascadia_token_mask_v1\":\"d8800644fb978123\"," \
+    "\"cascadia_tokens_out\":\"3deb6749a258ec58\"," \
+    "\"cascadia_tokenize_v1\":\"be00e45008bf5350\"," \
+    "\"cascadia_embed_input\":\"4850cf5308b221f1\"," \
+    "\"cascadia_embed_task\":\"83b40a7414977d90\"," \
+    "\"cascadia_embedding\":\"8c932cf2c89d7020\"," \
+    "\"cascadia_embed_out\":\"5a5980b1103b7a09\"," \
+    "\"cascadia_embed_info\":\"6176e3907ebe5241\"," \
+    "\"cascadia_embeddings_v1\":\"f3dba2921da290fa\"," \
+    "\"cascadia_stage_row\":\"0c827a4895227f43\"," \
+    "\"cascadia_stage_sequence\":\"191d9a17b83347e6\"," \
+    "\"cascadia_stage_batch\":\"d6bf71def3001f6d\"," \
+    "\"cascadia_stage_token\":\"fc1a2151a4a3833d\"," \
+    "\"cascadia_stage_refusal\":\"32d37aabd456072a\"," \
+    "\"cascadia_stage_out\":\"f74044e45e5d26fe\"," \
+    "\"cascadia_stage_info\":\"ef7a37553bf212f8\"," \
+    "\"cascadia_stage_v1\":\"84b62bad8c5c5736\"," \
+    "\"cascadia_kv_state_out\":\"507d58ffab94c4bf\"," \
+    "\"cascadia_kv_state_in\":\"6cdfdd8a3b9bd7de\"," \
+    "\"cascadia_kv_state_v1\":\"b8bc4a23c5e07645\"," \
+    "\"cascadia_adapter_spec\":\"0582b051bf576989\"," \
+    "\"cascadia_adapter_info\":\"2e7e25259d7655dc\"," \
+    "\"cascadia_adapters_out\":\"93a0225e0f169c98\"," \
+    "\"cascadia_adapters_v1\":\"1aa2302daa40bb5c\"," \
+    "\"cascadia_pause_v1\":\"580e9647c8eea8cd\"," \
+    "\"cascadia_async_sink_v1\":\"c4dafc24d291d8c3\""
 
 CASCADIA_ASSERT(sizeof(cascadia_str) == 16 && offsetof(cascadia_str, len) == 8, "cascadia_str");
 CASCADIA_ASSERT(sizeof(cascadia_array) == 24 && offsetof(cascadia_array, stride) == 16, "cascadia_array");
@@ -785,12 +1413,45 @@ CASCADIA_ASSERT(sizeof(cascadia_host_cancel_v1) == 16 && offsetof(cascadia_host_
 CASCADIA_ASSERT(sizeof(cascadia_host_wake_v1) == 16 && offsetof(cascadia_host_wake_v1, wake) == 8, "cascadia_host_wake_v1");
 CASCADIA_ASSERT(sizeof(cascadia_host_heartbeat_v1) == 16 && offsetof(cascadia_host_heartbeat_v1, counter) == 8, "cascadia_host_heartbeat_v1");
 CASCADIA_ASSERT(sizeof(cascadia_host_dlopen_v1) == 24 && offsetof(cascadia_host_dlopen_v1, symbol) == 16, "cascadia_host_dlopen_v1");
+CASCADIA_ASSERT(sizeof(cascadia_host_trace_v1) == 32 && offsetof(cascadia_host_trace_v1, event) == 24, "cascadia_host_trace_v1");
+CASCADIA_ASSERT(sizeof(cascadia_host_fault_v1) == 16 && offsetof(cascadia_host_fault_v1, report) == 8, "cascadia_host_fault_v1");
 CASCADIA_ASSERT(sizeof(cascadia_iovec) == 16 && offsetof(cascadia_iovec, len) == 8, "cascadia_iovec");
 CASCADIA_ASSERT(sizeof(cascadia_frame_out) == 16 && offsetof(cascadia_frame_out, set) == 8, "cascadia_frame_out");
-CASCADIA_ASSERT(sizeof(cascadia_host_transport_v1) == 48 && offsetof(cascadia_host_transport_v1, close) == 40, "cascadia_host_transport_v1");
+CASCADIA_ASSERT(sizeof(cascadia_host_transport_v1) == 64 && offsetof(cascadia_host_transport_v1, close) == 56, "cascadia_host_transport_v1");
 CASCADIA_ASSERT(sizeof(cascadia_model_card_v1) == 16 && offsetof(cascadia_model_card_v1, card) == 8, "cascadia_model_card_v1");
 CASCADIA_ASSERT(sizeof(cascadia_load_report) == 40 && offsetof(cascadia_load_report, tokens_cached) == 32, "cascadia_load_report");
 CASCADIA_ASSERT(sizeof(cascadia_load_report_v1) == 16 && offsetof(cascadia_load_report_v1, report) == 8, "cascadia_load_report_v1");
+CASCADIA_ASSERT(sizeof(cascadia_kv_event) == 120 && offsetof(cascadia_kv_event, timestamp_ns) == 112, "cascadia_kv_event");
+CASCADIA_ASSERT(sizeof(cascadia_kv_events_out) == 16 && offsetof(cascadia_kv_events_out, take) == 8, "cascadia_kv_events_out");
+CASCADIA_ASSERT(sizeof(cascadia_kv_events_v1) == 24 && offsetof(cascadia_kv_events_v1, snapshot) == 16, "cascadia_kv_events_v1");
+CASCADIA_ASSERT(sizeof(cascadia_mask_request) == 64 && offsetof(cascadia_mask_request, flags) == 60, "cascadia_mask_request");
+CASCADIA_ASSERT(sizeof(cascadia_mask_filler) == 16 && offsetof(cascadia_mask_filler, fill) == 8, "cascadia_mask_filler");
+CASCADIA_ASSERT(sizeof(cascadia_token_mask_v1) == 16 && offsetof(cascadia_token_mask_v1, attach) == 8, "cascadia_token_mask_v1");
+CASCADIA_ASSERT(sizeof(cascadia_tokens_out) == 16 && offsetof(cascadia_tokens_out, set) == 8, "cascadia_tokens_out");
+CASCADIA_ASSERT(sizeof(cascadia_tokenize_v1) == 32 && offsetof(cascadia_tokenize_v1, token) == 24, "cascadia_tokenize_v1");
+CASCADIA_ASSERT(sizeof(cascadia_embed_input) == 40 && offsetof(cascadia_embed_input, text) == 24, "cascadia_embed_input");
+CASCADIA_ASSERT(sizeof(cascadia_embed_task) == 152 && offsetof(cascadia_embed_task, options) == 128, "cascadia_embed_task");
+CASCADIA_ASSERT(sizeof(cascadia_embedding) == 40 && offsetof(cascadia_embedding, vector) == 16, "cascadia_embedding");
+CASCADIA_ASSERT(sizeof(cascadia_embed_out) == 16 && offsetof(cascadia_embed_out, take) == 8, "cascadia_embed_out");
+CASCADIA_ASSERT(sizeof(cascadia_embed_info) == 24 && offsetof(cascadia_embed_info, pooling) == 20, "cascadia_embed_info");
+CASCADIA_ASSERT(sizeof(cascadia_embeddings_v1) == 32 && offsetof(cascadia_embeddings_v1, submit) == 24, "cascadia_embeddings_v1");
+CASCADIA_ASSERT(sizeof(cascadia_stage_row) == 32 && offsetof(cascadia_stage_row, reserved) == 28, "cascadia_stage_row");
+CASCADIA_ASSERT(sizeof(cascadia_stage_sequence) == 88 && offsetof(cascadia_stage_sequence, sampling) == 72, "cascadia_stage_sequence");
+CASCADIA_ASSERT(sizeof(cascadia_stage_batch) == 104 && offsetof(cascadia_stage_batch, payload) == 88, "cascadia_stage_batch");
+CASCADIA_ASSERT(sizeof(cascadia_stage_token) == 80 && offsetof(cascadia_stage_token, top_logprobs) == 56, "cascadia_stage_token");
+CASCADIA_ASSERT(sizeof(cascadia_stage_refusal) == 64 && offsetof(cascadia_stage_refusal, message) == 48, "cascadia_stage_refusal");
+CASCADIA_ASSERT(sizeof(cascadia_stage_out) == 32 && offsetof(cascadia_stage_out, refuse) == 24, "cascadia_stage_out");
+CASCADIA_ASSERT(sizeof(cascadia_stage_info) == 32 && offsetof(cascadia_stage_info, window) == 28, "cascadia_stage_info");
+CASCADIA_ASSERT(sizeof(cascadia_stage_v1) == 56 && offsetof(cascadia_stage_v1, abort) == 48, "cascadia_stage_v1");
+CASCADIA_ASSERT(sizeof(cascadia_kv_state_out) == 24 && offsetof(cascadia_kv_state_out, chunk) == 16, "cascadia_kv_state_out");
+CASCADIA_ASSERT(sizeof(cascadia_kv_state_in) == 32 && offsetof(cascadia_kv_state_in, read) == 24, "cascadia_kv_state_in");
+CASCADIA_ASSERT(sizeof(cascadia_kv_state_v1) == 24 && offsetof(cascadia_kv_state_v1, restore) == 16, "cascadia_kv_state_v1");
+CASCADIA_ASSERT(sizeof(cascadia_adapter_spec) == 48 && offsetof(cascadia_adapter_spec, reserved) == 44, "cascadia_adapter_spec");
+CASCADIA_ASSERT(sizeof(cascadia_adapter_info) == 48 && offsetof(cascadia_adapter_info, flags) == 44, "cascadia_adapter_info");
+CASCADIA_ASSERT(sizeof(cascadia_adapters_out) == 16 && offsetof(cascadia_adapters_out, set) == 8, "cascadia_adapters_out");
+CASCADIA_ASSERT(sizeof(cascadia_adapters_v1) == 32 && offsetof(cascadia_adapters_v1, list) == 24, "cascadia_adapters_v1");
+CASCADIA_ASSERT(sizeof(cascadia_pause_v1) == 24 && offsetof(cascadia_pause_v1, resume) == 16, "cascadia_pause_v1");
+CASCADIA_ASSERT(sizeof(cascadia_async_sink_v1) == 16 && offsetof(cascadia_async_sink_v1, attach) == 8, "cascadia_async_sink_v1");
 /* generated: end */
 
 #endif

@@ -1,4 +1,7 @@
-//! Optional tables of an engine, found by id on the plugin's entry. Null means that the plugin has none.
+//! Optional tables of an engine, found by id on the plugin's entry. Null means that the plugin has none. Those that may
+//! still change are in [`draft`].
+
+pub mod draft;
 
 use crate::abi::prim::{ErrOut, StrOut};
 use core::ffi::c_void;

@@ -4,6 +4,7 @@
 //! - [`ext`]: optional tables, asked for by id; absent is an answer.
 //! - [`sdk`]: safe Rust over the tables for plugin authors: traits, [`export_plugin!`], panic guards.
 //! - [`lock`]: the layout of every table as text, held equal to `abi.lock` by a test.
+//! - [`frozen`]: which of these lines were shipped, and may never change.
 //! - [`proof`] (feature `proof`): abi_stable's layout proof, carried by Rust plugins beside the tables.
 //!
 //! What must always hold: memory never changes owner at this boundary; in-arguments are borrowed for the call and
@@ -12,7 +13,8 @@
 //! # Threads
 //! Every function carries one tag. `[control]`: at most one call at a time per object, may block, never concurrent with
 //! `[drive]` on the same engine unless the function says so. `[drive]`: at most one call at a time per engine, from any
-//! OS thread. `[any]`: concurrent with everything, must not block.
+//! OS thread. `[any]`: concurrent with everything, must not block; the few that wait by their nature say so
+//! ([`abi::host`]).
 //!
 //! # States of an engine
 //! `built` → warmup → `ready` → close → `closed` → destroy. `submit`, `step` and `cancel` are called in `ready` only
@@ -24,6 +26,7 @@ mod table;
 
 pub mod abi;
 pub mod ext;
+pub mod frozen;
 pub mod lock;
 pub mod manifest;
 #[cfg(feature = "proof")]

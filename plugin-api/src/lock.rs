@@ -1,7 +1,7 @@
 //! The layout of every table as text. `abi.lock` is the committed copy; a test holds both equal.
 //!
-//! While the tables are drafts, each plugin carries the hash of every line in its manifest, and a host refuses a plugin
-//! that was built against another draft of a table both know.
+//! Each plugin carries the hash of every line in its manifest, and a host refuses a plugin that was built against another
+//! draft of a table both know. [`crate::frozen`] says which tables are drafts no more.
 
 use std::fmt::Write;
 
@@ -50,9 +50,25 @@ macro_rules! every_table {
             crate::abi::task::Grammar, crate::abi::task::LogitBias, crate::abi::task::Attachment,
             crate::abi::task::Task, crate::abi::chunk::Chunk, crate::abi::host::LogV1, crate::abi::host::MetricsV1,
             crate::abi::host::ClockV1, crate::abi::host::CancelV1, crate::abi::host::WakeV1,
-            crate::abi::host::HeartbeatV1, crate::abi::host::DlopenV1, crate::abi::host::IoVec,
+            crate::abi::host::HeartbeatV1, crate::abi::host::DlopenV1, crate::abi::host::TraceV1,
+            crate::abi::host::FaultV1, crate::abi::host::IoVec,
             crate::abi::host::FrameOut, crate::abi::host::TransportV1, crate::ext::ModelCardV1,
-            crate::ext::LoadReport, crate::ext::LoadReportV1
+            crate::ext::LoadReport, crate::ext::LoadReportV1, crate::ext::draft::kv_events::KvEvent,
+            crate::ext::draft::kv_events::KvEventsOut, crate::ext::draft::kv_events::KvEventsV1,
+            crate::ext::draft::token_mask::MaskRequest, crate::ext::draft::token_mask::MaskFiller,
+            crate::ext::draft::token_mask::TokenMaskV1, crate::ext::draft::tokenize::TokensOut,
+            crate::ext::draft::tokenize::TokenizeV1, crate::ext::draft::embeddings::EmbedInput,
+            crate::ext::draft::embeddings::EmbedTask, crate::ext::draft::embeddings::Embedding,
+            crate::ext::draft::embeddings::EmbedOut, crate::ext::draft::embeddings::EmbedInfo,
+            crate::ext::draft::embeddings::EmbeddingsV1, crate::ext::draft::stage::StageRow,
+            crate::ext::draft::stage::StageSequence, crate::ext::draft::stage::StageBatch,
+            crate::ext::draft::stage::StageToken, crate::ext::draft::stage::StageRefusal,
+            crate::ext::draft::stage::StageOut, crate::ext::draft::stage::StageInfo,
+            crate::ext::draft::stage::StageV1, crate::ext::draft::kv_state::KvStateOut,
+            crate::ext::draft::kv_state::KvStateIn, crate::ext::draft::kv_state::KvStateV1,
+            crate::ext::draft::adapters::AdapterSpec, crate::ext::draft::adapters::AdapterInfo,
+            crate::ext::draft::adapters::AdaptersOut, crate::ext::draft::adapters::AdaptersV1,
+            crate::ext::draft::pause::PauseV1, crate::ext::draft::async_sink::AsyncSinkV1
         }
     };
 }

@@ -7,8 +7,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cascadia_plugin_api::abi::host::{self, level};
+use cascadia_plugin_api::abi::host::{self, dtype, level};
 use cascadia_plugin_api::abi::{chunk, code, engine, entry, ids, task};
+use cascadia_plugin_api::ext::draft::{embeddings, kv_events, stage, token_mask, tokenize};
 use cascadia_plugin_api::ext::features;
 use cascadia_plugin_api::{lock, manifest};
 
@@ -272,15 +273,28 @@ fn constants() -> Vec<Constant> {
         }
         ids as "ID_" {
             PLUGIN BUILDER ENGINE MODEL_CARD LOAD_REPORT HOST_LOG HOST_METRICS HOST_CLOCK HOST_CANCEL HOST_WAKE
-            HOST_HEARTBEAT HOST_DLOPEN HOST_TRANSPORT
+            HOST_HEARTBEAT HOST_DLOPEN HOST_TRACE HOST_FAULT HOST_TRANSPORT KV_EVENTS TOKEN_MASK TOKENIZE EMBEDDINGS STAGE
+            KV_STATE ADAPTERS PAUSE ASYNC_SINK
         }
         task as "TASK_" { IGNORE_EOS HAS_SEED LOGPROBS PROMPT_LOGPROBS }
-        task as "" { GRAMMAR_NONE GRAMMAR_JSON_SCHEMA GRAMMAR_REGEX GRAMMAR_LARK }
+        task as "" { GRAMMAR_NONE GRAMMAR_JSON_SCHEMA GRAMMAR_REGEX GRAMMAR_LARK GRAMMAR_MASK }
         chunk as "" { FINISH_NONE FINISH_STOP FINISH_LENGTH FINISH_CANCELLED FINISH_ERROR }
         chunk as "CHUNK_" { NAN_SEEN HAS_PROMPT_TOKENS HAS_CACHED_TOKENS HAS_STOP_TOKEN }
         engine as "" { STEP_MORE STEP_IDLE STEP_WAIT SINK_GO_ON SINK_STOP }
         level as "LEVEL_" { ERROR WARN INFO DEBUG TRACE }
         host as "" { METRIC_COUNTER METRIC_GAUGE METRIC_HISTOGRAM DLOPEN_GLOBAL FRAME_TENSOR FRAME_RAW }
+        dtype as "DTYPE_" { F32 F16 BF16 I8 U8 I32 I64 U32 }
+        kv_events as "" {
+            KV_STORED KV_REMOVED KV_CLEARED KV_HAS_PARENT KV_TIER_DEVICE KV_TIER_HOST KV_TIER_DISK KV_TIER_SHARED
+        }
+        token_mask as "" { MASK_ALL MASK_SOME MASK_DEAD_END MASK_UNREACHED }
+        tokenize as "" {
+            TOKENIZE_PARSE_SPECIAL TOKENIZE_ADD_SPECIAL DETOKENIZE_SPECIAL TOKEN_NONE TOKEN_TEXT TOKEN_SPECIAL
+        }
+        embeddings as "" {
+            POOLING_DEFAULT POOLING_MEAN POOLING_FIRST POOLING_LAST EMBED_NORMALIZE EMBED_CAN_SHORTEN
+        }
+        stage as "" { ROW_SAMPLED ROW_SCORED STAGE_TOKEN_SCORED SEQUENCE_PREFILL SEQUENCE_BEGINS }
         features as "FEATURE_" {
             SAMPLING MIN_P TYPICAL_P PENALTIES REPETITION_PENALTY SEED LOGIT_BIAS TOKEN_LISTS LOGPROBS TOP_LOGPROBS
             PROMPT_LOGPROBS MIN_TOKENS IGNORE_EOS
@@ -321,6 +335,15 @@ fn no_constant_of_the_contract_is_forgotten() {
         include_str!("../src/abi/prim.rs"),
         include_str!("../src/abi/task.rs"),
         include_str!("../src/ext.rs"),
+        include_str!("../src/ext/draft/adapters.rs"),
+        include_str!("../src/ext/draft/async_sink.rs"),
+        include_str!("../src/ext/draft/embeddings.rs"),
+        include_str!("../src/ext/draft/kv_events.rs"),
+        include_str!("../src/ext/draft/kv_state.rs"),
+        include_str!("../src/ext/draft/pause.rs"),
+        include_str!("../src/ext/draft/stage.rs"),
+        include_str!("../src/ext/draft/token_mask.rs"),
+        include_str!("../src/ext/draft/tokenize.rs"),
     ];
     let mut written: Vec<_> = sources
         .iter()

@@ -6,7 +6,7 @@ use anyhow::Result;
 use cascadia_tests::client::{Answer, CHAT, Client, chat, order, streamed, with};
 use cascadia_tests::host::run;
 use cascadia_tests::http::Request;
-use cascadia_tests::{Host, wait};
+use cascadia_tests::{Host, TempDir, wait};
 use serde_json::{Value, json};
 
 const MODELS: &str = "/admin/v1/models";
@@ -159,7 +159,7 @@ fn a_wrong_wish_is_refused_and_changes_nothing() -> Result<()> {
     assert_eq!(unload(&host, "nobody")?.error(404)["code"], "model_not_found");
     assert_eq!(unload(&host, "%zz")?.error(400)["code"], "invalid_value");
     let put = host.call(&Request::new("PUT", MODELS))?;
-    assert_eq!((put.status(), put.head.header("allow")), (405, Some("GET, HEAD, POST")));
+    assert_eq!((put.status(), put.head.header("allow")), (405, Some("GET, HEAD, POST, OPTIONS")));
     let all = host.get(MODELS)?.json();
     assert_eq!(all["models"].as_array().map(Vec::len), Some(1), "{all}");
     assert_eq!(host.scrape().all_rejected(), 0.0, "an admin call is no generation");
@@ -181,6 +181,28 @@ fn web_pages_and_what_comes_through_a_proxy_are_not_answered() -> Result<()> {
         }
     }
     assert_eq!(host.chat("untouched")?.content(), "untouched");
+    Ok(())
+}
+
+#[test]
+fn a_host_with_admin_keys_answers_who_shows_one() -> Result<()> {
+    let dir = TempDir::new();
+    let key = "admin-key-0123456789abcdef";
+    let file = dir.file("keys", format!("# the operator\n{key}\n")).display().to_string();
+    let host = Host::mock(&["--admin-keys", &file]);
+    let get = |name: &str, value: &str| host.call(&Request::new("GET", MODELS).header(name, value));
+    assert_eq!(host.get(MODELS)?.error(401)["code"], "invalid_api_key");
+    assert_eq!(get("x-api-key", "another-key-0123456789")?.error(401)["code"], "invalid_api_key");
+    assert_eq!(get("x-api-key", key)?.status(), 200);
+    // Who has the key may come through a proxy.
+    let forwarded =
+        Request::new("GET", MODELS).header("x-api-key", key).header("x-forwarded-for", "10.0.0.1");
+    assert_eq!(host.call(&forwarded)?.status(), 200);
+    let at = format!("http://{}", host.client().address);
+    run(&["model", "list", "--host", &at]).complains(1, &["401", "a key is needed"]);
+    let list = run(&["model", "list", "--host", &at, "--key-file", &file]);
+    assert_eq!(list.status.code(), Some(0), "{}", list.complaint);
+    run(&["model", "list", "--host", &at, "--key-file", "/nowhere"]).complains(2, &["/nowhere"]);
     Ok(())
 }
 

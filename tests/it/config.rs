@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
-use cascadia_tests::client::{CHAT, chat, order, streamed, with};
+use cascadia_tests::client::{CHAT, Client, chat, order, streamed, with};
 use cascadia_tests::host::{run, run_with};
+use cascadia_tests::http::Request;
 use cascadia_tests::{Host, TempDir, elf, setup, wait};
 use serde_json::{Value, json};
 
@@ -222,6 +223,37 @@ fn a_reload_takes_what_reloads_and_names_what_needs_a_restart() -> Result<()> {
     reload(&host, "configuration was read again");
     assert_eq!(says(&host, "kept", "a")?, "a");
     held.reset();
+    Ok(())
+}
+
+#[test]
+fn keys_reload_and_an_open_address_never_loses_them() -> Result<()> {
+    let dir = TempDir::new();
+    let keys = |key: &str| dir.file("keys", format!("{key}\n")).display().to_string();
+    let file = keys("first-key-0123456789");
+    let write = |text: &str| {
+        let text = format!("plugins.load = ['{}']\n[server]\n{text}\n", mock());
+        dir.file("host.toml", text).display().to_string()
+    };
+    let open = format!("listen = '0.0.0.0:0'\napi_keys = '{file}'");
+    let host = Host::start_anywhere(&["--config", &write(&open)]);
+    let client = Client { address: ([127, 0, 0, 1], host.client().address.port()).into() };
+    let status = |key: &str| -> Result<u16> {
+        let request = Request::new("GET", "/v1/models").header("authorization", &format!("Bearer {key}"));
+        Ok(client.call(&request)?.status())
+    };
+    assert_eq!((status("first-key-0123456789")?, status("other-key-0123456789")?), (200, 401));
+    keys("other-key-0123456789");
+    reload(&host, "configuration was read again");
+    assert_eq!((status("first-key-0123456789")?, status("other-key-0123456789")?), (401, 200));
+    // Short keys are refused, and those there are stay.
+    keys("short");
+    assert!(is(&reload(&host, "the old configuration stays"), "shorter than"));
+    assert_eq!(status("other-key-0123456789")?, 200);
+    // Valid for the next start, which would listen on loopback; the running host would be open to everybody.
+    write("listen = '127.0.0.1:0'");
+    assert!(is(&reload(&host, "the old configuration stays"), "restart the host"));
+    assert_eq!(status("first-key-0123456789")?, 401);
     Ok(())
 }
 

@@ -322,7 +322,7 @@ fn what_is_no_route_or_no_json_has_the_same_error_body_and_no_reason() -> Result
                 "unsupported_media_type",
             ),
             none(
-                Request::post(CHAT, &chat("x")).header("content-encoding", "gzip"),
+                Request::post(CHAT, &chat("x")).header("content-encoding", "br"),
                 CHAT,
                 415,
                 "unsupported_media_type",

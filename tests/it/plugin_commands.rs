@@ -5,14 +5,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use cascadia_tests::host::run;
-use cascadia_tests::{Host, TempDir, setup};
+use cascadia_tests::{Host, TempDir, crate_build, setup};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("PANIC: temporary paths are text")
 }
 
 /// Compiles the example in C into `folder`.
-fn echo_c(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn echo_c(folder: &Path) -> Result<PathBuf> {
     let root = setup::root();
     let library = folder.join("libecho_c.so");
     let flags = [
@@ -72,6 +72,9 @@ fn check_passes_the_mock_and_names_what_a_broken_one_does() {
         (r#"{"ignore_cancel":true}"#, "a cancelled task ends soon", "cancel"),
         (r#"{"abort_in":"step"}"#, "exactly one finish", "SIGABRT"),
         (r#"{"step_error_after":1}"#, "exactly one finish", "step"),
+        (r#"{"push_from_thread":true}"#, "nothing is pushed outside of a step", "from another thread"),
+        (r#"{"push_in_submit":true}"#, "nothing is pushed outside of a step", "outside of step"),
+        (r#"{"unknown_finish":true}"#, "the finish says why", "finish is 77"),
     ] {
         let option = format!("order={order}");
         let broken =
@@ -80,6 +83,16 @@ fn check_passes_the_mock_and_names_what_a_broken_one_does() {
         assert!(broken.output.contains("FAIL"), "{order}: {}", broken.output);
         assert!(broken.output.contains(found), "{order}: {found:?} is not in {}", broken.output);
     }
+}
+
+#[test]
+fn check_notices_services_for_an_engine_that_is_gone_in_whatever_test_they_come() {
+    let mock = setup::plugin("mock");
+    let cycles = ["plugin", "check", text(&mock), "--only", "fifty engines", "--option", "stale-worker=true"];
+    let broken = run(&cycles);
+    assert_eq!(broken.status.code(), Some(1), "{}{}", broken.output, broken.complaint);
+    let words = "meanwhile it broke a rule: no service is called for a worker whose engine was destroyed";
+    assert!(broken.output.contains(words), "{}", broken.output);
 }
 
 #[test]
@@ -96,6 +109,28 @@ fn an_engine_in_plain_c_passes_check_and_serves_a_chat() -> Result<()> {
         "model": model, "temperature": 0, "messages": [{"role": "user", "content": "words in C"}],
     });
     assert_eq!(host.post("/v1/chat/completions", &body)?.content(), "words in C");
+    Ok(())
+}
+
+#[test]
+fn a_new_project_in_rust_builds_by_itself_passes_check_and_serves() -> Result<()> {
+    let dir = TempDir::new();
+    let project = dir.path().join("my-engine");
+    let made = run(&["plugin", "new", "my-engine", "--path", text(&project)]);
+    assert_eq!(made.status.code(), Some(0), "{}", made.complaint);
+    // Away from this workspace, without the network, and with no crate but its own.
+    let target = project.join("target");
+    crate_build::cargo(&["build"], &project, &target)?;
+    let library = project.join("target/debug/libmy_engine.so");
+    let checked = run(&["plugin", "check", text(&library)]);
+    assert_eq!(checked.status.code(), Some(0), "{}", checked.output);
+    // Its own test runs the same, with random sequences, and names a host that is not on the PATH.
+    crate_build::cargo(&["test"], &project, &target)?;
+    let host = Host::start(&["--plugin", text(&library), "--model", "any"]);
+    host.ready();
+    let body = serde_json::json!({"model": "any", "messages": [{"role": "user", "content": "hello"}]});
+    assert_eq!(host.post("/v1/chat/completions", &body)?.content(), "hello");
+    run(&["plugin", "new", "my-engine", "--path", text(&project)]).complains(2, &["not empty"]);
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use cascadia_tests::http::Request;
 fn an_address_that_others_can_reach_is_refused_without_keys() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:8000"] {
         let ended = run(&["--plugin", "mock", "--api", address]);
-        // Both ways out are named.
-        ended.complains(2, &["127.0.0.1", "--no-auth"]);
+        // All ways out are named.
+        ended.complains(2, &["127.0.0.1", "--api-keys", "--no-auth"]);
     }
     let ended = run_with(&["--plugin", "mock"], &[("CASCADIA__SERVER__LISTEN", "0.0.0.0:0")]);
     ended.complains(2, &["--no-auth"]);

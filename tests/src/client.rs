@@ -183,6 +183,7 @@ impl Client {
 #[derive(Debug)]
 pub struct Call {
     connection: Connection,
+    bodiless: bool,
 }
 
 impl Call {
@@ -190,12 +191,15 @@ impl Call {
     pub fn begin(address: SocketAddr, request: &Request) -> Result<Call> {
         let mut connection = Connection::open(address)?;
         connection.send(request)?;
-        Ok(Call { connection })
+        Ok(Call { connection, bodiless: request.is_head() })
     }
 
     /// Waits for the whole answer.
     pub fn answer(&mut self) -> Result<Answer> {
         let head = self.connection.head()?;
+        if self.bodiless {
+            self.connection.no_body();
+        }
         let body = self.connection.body()?;
         Ok(Answer { head, body })
     }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::client::{CHAT, Client, chat, with};
 use crate::scrape::Scrape;
 use crate::temp::TempDir;
 use crate::{setup, sys, wait};
@@ -118,13 +118,24 @@ impl Host {
         Host::begin(args, &[])
     }
 
+    /// A host whose address is its configuration's too.
+    #[track_caller]
+    pub fn start_anywhere(args: &[&str]) -> Host {
+        Host::spawn(&[&["--log-format", "json"], args].concat(), &[])
+    }
+
     #[track_caller]
     fn begin(args: &[&str], environment: &[(&str, &str)]) -> Host {
+        Host::spawn(&[&["--api", "127.0.0.1:0", "--log-format", "json"], args].concat(), environment)
+    }
+
+    #[track_caller]
+    fn spawn(args: &[&str], environment: &[(&str, &str)]) -> Host {
         let dir = TempDir::new();
         let log = dir.path().join("log");
         let file = File::create(&log).expect("PANIC: tests may write temporary files");
         let mut command = Command::new(setup::host_program());
-        command.args(["--api", "127.0.0.1:0", "--log-format", "json"]).args(args);
+        command.args(args);
         command.env_clear().envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         sys::die_with_parent(&mut command);
@@ -158,6 +169,17 @@ impl Host {
             Ok(answer) => Err(answer.text()),
             Err(e) => Err(format!("{e:#}")),
         });
+    }
+
+    /// Waits until that model answers, while others of this host may be down for good; what it said.
+    #[track_caller]
+    pub fn answered(&self, model: &str, prompt: &str) -> String {
+        let body = with(chat(prompt), &serde_json::json!({"model": model}));
+        wait(&format!("{model} to answer"), || match self.client.post(CHAT, &body) {
+            Ok(answer) if answer.status() == 200 => Ok(answer.content()),
+            Ok(answer) => Err(answer.text()),
+            Err(e) => Err(format!("{e:#}")),
+        })
     }
 
     /// A client of it, for other threads.

@@ -31,6 +31,11 @@ impl Request {
         Request::new("POST", path).body(body.to_string()).header("content-type", "application/json")
     }
 
+    /// Whether its answer has no body, whatever the head says.
+    pub fn is_head(&self) -> bool {
+        self.method == "HEAD"
+    }
+
     /// With this body.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Request {
         self.body = body.into();
@@ -144,6 +149,8 @@ impl Connection {
             .collect::<Result<Vec<_>>>()?;
         let head = Head { status, headers };
         self.rest = match (head.header("transfer-encoding"), head.header("content-length")) {
+            // No content has no body, whatever else its head says.
+            (None, _) if status == 204 => Rest::Over,
             (Some("chunked"), None) => Rest::Chunked,
             (None, Some(n)) => Rest::Length(n.parse().with_context(|| format!("content-length {n:?}"))?),
             (None, None) => Rest::UntilClose,

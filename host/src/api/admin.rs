@@ -8,9 +8,10 @@ use hyper::Response;
 use hyper::header::{HeaderName, ORIGIN};
 use serde_json::{Value, json};
 
+use super::keys::Caller;
 use super::routes::Handler;
 use super::{Api, Call, Refusal, guard};
-use crate::config::schema::{Model, is_loopback};
+use crate::config::schema::Model;
 use crate::config::units::Span;
 use crate::error::{ApiError, Code};
 use crate::fleet::wish::{Listed, Refused};
@@ -37,26 +38,26 @@ pub async fn answer(api: &Api, handler: Handler, call: Call) -> Result<Response<
     answered.map_err(Refusal::Booked)
 }
 
-/// Whether the caller may use the admin routes: one on this machine that is neither a web page nor behind a proxy, since
-/// those lend a loopback address to anybody. A page whose name was bound to this machine shows it in its Host header.
+/// Whether the caller may use the admin routes, besides what its key says: one that shows none must be on this machine,
+/// and neither a web page nor behind a proxy, since those lend a loopback address to anybody. A page whose name was bound
+/// to this machine shows it in its Host header.
 pub fn admin_allowed(api: &Api, call: &Call) -> Result<(), ApiError> {
     const FORWARDED: [HeaderName; 2] =
         [HeaderName::from_static("x-forwarded-for"), HeaderName::from_static("forwarded")];
+    if call.caller != Caller::default() {
+        return Ok(());
+    }
     let headers = call.request.headers();
     guard::host_known(api, headers)?;
-    let why = if !is_loopback(call.connection.peer.ip()) {
-        "a caller on this machine"
-    } else if headers.contains_key(ORIGIN) {
+    let whom = if headers.contains_key(ORIGIN) {
         "programs, not web pages"
     } else if FORWARDED.iter().any(|name| headers.contains_key(name)) {
-        "a caller on this machine, not one behind a proxy"
+        "callers on this machine, not what comes through a proxy"
     } else {
         return Ok(());
     };
-    Err(ApiError::new(
-        Code::AdminOnly,
-        format!("admin routes answer {why}; use cascadia-host model on the host"),
-    ))
+    let message = format!("without a key admin routes answer {whom}; give the host --admin-keys");
+    Err(ApiError::new(Code::AdminOnly, message))
 }
 
 async fn list(api: &Api) -> Result<Response<Body>, ApiError> {
@@ -71,7 +72,7 @@ async fn load(api: &Api, call: Call) -> Result<Response<Body>, ApiError> {
     let wait = Wait::of(call.request.uri().query())?;
     let (parts, body) = call.request.into_parts();
     read::require_json(&parts.headers)?;
-    let body = read::body(body, MAX_BODY, api.body_timeout()).await?;
+    let body = read::body(&parts.headers, body, MAX_BODY, api.body_timeout()).await?;
     let loading = api.fleet.load(wish(&body)?).await.map_err(refused)?;
     tracing::info!(model = loading.listed.name, request = call.id.text, "load was asked for");
     let Some(patience) = wait.0 else { return Ok(respond::json(202, &json!(loading.listed))) };

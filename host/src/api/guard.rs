@@ -30,6 +30,11 @@ impl HttpGuard {
         HttpGuard { metrics, label, begun, status: CLIENT_LEFT }
     }
 
+    /// How long it has taken so far, in milliseconds.
+    pub fn millis(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Its head is on the way.
     pub fn answered(mut self, status: u16) {
         self.status = status;
@@ -95,7 +100,7 @@ pub fn host_known(api: &Api, headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 /// The name in a Host header, without port and brackets.
-fn name_of(host: &str) -> String {
+pub(super) fn name_of(host: &str) -> String {
     let name = match host.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or_default(),
         None => host

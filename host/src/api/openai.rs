@@ -16,4 +16,5 @@ pub mod models;
 mod params;
 mod refused;
 mod run;
+pub mod tokens;
 mod unary;

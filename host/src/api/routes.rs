@@ -13,6 +13,12 @@ pub enum Handler {
     Completions,
     /// The list of models.
     Models,
+    /// One model.
+    Model,
+    /// Token ids of a text.
+    Tokenize,
+    /// The text of token ids.
+    Detokenize,
     /// Cancelling a generation.
     Cancel,
     /// Liveness.
@@ -29,32 +35,64 @@ pub enum Handler {
     AdminUnload,
 }
 
+/// Who may use a route. There is no default: a row says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody.
+    Open,
+    /// Who shows a key, where the host has keys.
+    Key,
+    /// As [`Access::Key`] where the configuration asks for it, else everybody.
+    Metrics,
+    /// Who shows an administrator's key; without such keys, who is on this machine.
+    Admin,
+}
+
 /// One route.
 #[derive(Debug)]
 pub struct Route {
     /// GET stands for HEAD too.
     pub method: Method,
-    /// Path; a last part that begins with a colon stands for anything.
+    /// Path; a last part that begins with a colon stands for anything, one with a star for anything with slashes.
     pub path: &'static str,
     /// What answers it.
     pub handler: Handler,
+    /// Who may use it.
+    pub access: Access,
+}
+
+const fn get(path: &'static str, handler: Handler, access: Access) -> Route {
+    Route { method: Method::GET, path, handler, access }
+}
+
+const fn post(path: &'static str, handler: Handler, access: Access) -> Route {
+    Route { method: Method::POST, path, handler, access }
+}
+
+const fn delete(path: &'static str, handler: Handler, access: Access) -> Route {
+    Route { method: Method::DELETE, path, handler, access }
 }
 
 /// All routes.
 pub static ROUTES: &[Route] = &[
-    Route { method: Method::POST, path: "/v1/chat/completions", handler: Handler::Chat },
-    Route { method: Method::POST, path: "/v1/completions", handler: Handler::Completions },
-    Route { method: Method::GET, path: "/v1/models", handler: Handler::Models },
-    Route { method: Method::POST, path: "/v1/cancel/:task_id", handler: Handler::Cancel },
-    Route { method: Method::GET, path: "/livez", handler: Handler::Live },
-    Route { method: Method::GET, path: "/readyz", handler: Handler::Ready },
-    Route { method: Method::GET, path: "/health", handler: Handler::Ready },
-    Route { method: Method::GET, path: "/health/live", handler: Handler::Live },
-    Route { method: Method::GET, path: "/health/ready", handler: Handler::Ready },
-    Route { method: Method::GET, path: "/metrics", handler: Handler::Metrics },
-    Route { method: Method::GET, path: "/admin/v1/models", handler: Handler::AdminList },
-    Route { method: Method::POST, path: "/admin/v1/models", handler: Handler::AdminLoad },
-    Route { method: Method::DELETE, path: "/admin/v1/models/:name", handler: Handler::AdminUnload },
+    post("/v1/chat/completions", Handler::Chat, Access::Key),
+    post("/v1/completions", Handler::Completions, Access::Key),
+    get("/v1/models", Handler::Models, Access::Key),
+    get("/v1/models/*model", Handler::Model, Access::Key),
+    post("/v1/cancel/:task_id", Handler::Cancel, Access::Key),
+    post("/tokenize", Handler::Tokenize, Access::Key),
+    post("/v1/tokenize", Handler::Tokenize, Access::Key),
+    post("/detokenize", Handler::Detokenize, Access::Key),
+    post("/v1/detokenize", Handler::Detokenize, Access::Key),
+    get("/livez", Handler::Live, Access::Open),
+    get("/readyz", Handler::Ready, Access::Open),
+    get("/health", Handler::Ready, Access::Open),
+    get("/health/live", Handler::Live, Access::Open),
+    get("/health/ready", Handler::Ready, Access::Open),
+    get("/metrics", Handler::Metrics, Access::Metrics),
+    get("/admin/v1/models", Handler::AdminList, Access::Admin),
+    post("/admin/v1/models", Handler::AdminLoad, Access::Admin),
+    delete("/admin/v1/models/*name", Handler::AdminUnload, Access::Admin),
 ];
 
 /// What a path leads to.
@@ -85,7 +123,7 @@ impl Route {
             Method::GET => "GET, HEAD",
             ref other => other.as_str(),
         });
-        methods.collect::<Vec<_>>().join(", ")
+        methods.chain(["OPTIONS"]).collect::<Vec<_>>().join(", ")
     }
 
     /// What a client is told that used another method.
@@ -95,13 +133,13 @@ impl Route {
     }
 
     fn tail_of(&self, path: &str) -> Option<String> {
-        match self.path.split_once(':') {
-            None => (path == self.path).then(String::new),
-            Some((stem, _)) => path
-                .strip_prefix(stem)
-                .filter(|tail| !tail.is_empty() && !tail.contains('/'))
-                .map(str::to_owned),
-        }
+        let (stem, name) = self.path.split_at_checked(self.path.rfind('/')? + 1)?;
+        let open = match name.as_bytes().first() {
+            Some(b':') => path.strip_prefix(stem).filter(|tail| !tail.contains('/')),
+            Some(b'*') => path.strip_prefix(stem),
+            _ => return (path == self.path).then(String::new),
+        };
+        open.filter(|tail| !tail.is_empty()).map(str::to_owned)
     }
 }
 
@@ -136,6 +174,8 @@ mod tests {
         assert_eq!(label(Method::GET, "/v1/chat/completions"), "/v1/chat/completions");
         assert_eq!(label(Method::HEAD, "/livez"), "/livez");
         assert_eq!(label(Method::GET, "/etc/passwd"), "unmatched");
+        assert_eq!(label(Method::GET, "/v1/models/org/name"), "/v1/models/*model");
+        assert_eq!(label(Method::GET, "/v1/models/"), "unmatched");
     }
 
     #[test]
@@ -143,6 +183,6 @@ mod tests {
         assert!(matches!(find(&Method::GET, "/v1/completions"), Found::WrongMethod(_)));
         assert!(matches!(find(&Method::HEAD, "/v1/completions"), Found::WrongMethod(_)));
         let Found::WrongMethod(route) = find(&Method::PUT, "/admin/v1/models") else { panic!("no PUT") };
-        assert_eq!(route.allow(), "GET, HEAD, POST");
+        assert_eq!(route.allow(), "GET, HEAD, POST, OPTIONS");
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Host;
+use crate::api::keys::Keys;
 use crate::config::reload;
 use crate::config::sources::Resolved;
 use crate::fleet::wish::{Changes, Refused};
@@ -50,6 +51,12 @@ impl Host {
             .map_err(|_| "reading it panicked".to_owned())?;
         let Resolved { config: read, .. } = read.map_err(|e| e.to_string())?;
         let plan = reload::plan(&self.api.config(), &read);
+        // What needs a restart keeps its value, and may not go with what is new: an open address without keys, say.
+        let wrong = plan.config.problems().into_iter().map(|(_, what)| what).collect::<Vec<_>>();
+        if !wrong.is_empty() {
+            return Err(format!("{}; restart the host for this", wrong.join("; ")));
+        }
+        let keys = Keys::read(&plan.config.server)?;
         let config = Arc::new(plan.config.clone());
         // The fleet first: what it cannot serve refuses the whole.
         let changes = self.api.fleet.reload(Arc::clone(&config)).await.map_err(|refused| match refused {
@@ -62,6 +69,7 @@ impl Host {
         let level = config.level().unwrap_or(tracing::Level::INFO);
         logs::set_level(level);
         services::set_level(level);
+        self.api.keys.replace(keys);
         self.api.live.set(config);
         Ok((plan, changes))
     }

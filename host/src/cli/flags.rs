@@ -61,6 +61,18 @@ pub(super) struct ServeFlags {
     /// How long running generations may go on after SIGTERM [default: 20s]
     #[arg(long, value_name = "TIME")]
     drain_timeout: Option<String>,
+    /// File with the keys of clients, one a line; without it clients need none.
+    #[arg(long, value_name = "FILE")]
+    api_keys: Option<PathBuf>,
+    /// File with the keys of administrators; without it they are those on this machine.
+    #[arg(long, value_name = "FILE")]
+    admin_keys: Option<PathBuf>,
+    /// PEM file with the certificate chain for TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Serve clients without keys on an address that others can reach.
     #[arg(long)]
     no_auth: bool,
@@ -103,6 +115,17 @@ impl ServeFlags {
             if let Some(n) = number {
                 let n = i64::try_from(n).map_err(|_| format!("{flag} is {n}, which is too large"))?;
                 put(flag, &path, n.into());
+            }
+        }
+        for (key, file) in [
+            ("api_keys", &self.api_keys),
+            ("admin_keys", &self.admin_keys),
+            ("tls_cert", &self.tls_cert),
+            ("tls_key", &self.tls_key),
+        ] {
+            if let Some(file) = file {
+                let flag = format!("--{}", key.replace('_', "-"));
+                put(&flag, &["server", key], file.display().to_string().into());
             }
         }
         if self.no_auth {

@@ -3,6 +3,7 @@
 pub(super) mod client;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -29,9 +30,26 @@ pub(super) struct At {
     /// Where the host listens.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
     host: String,
+    /// File with the administrator's key, when the host asks for one; its first line that is no comment.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl At {
+    fn key(&self) -> Result<Option<String>, String> {
+        let Some(path) = &self.key_file else { return Ok(None) };
+        let shown = path.display();
+        let text =
+            std::fs::read_to_string(path).map_err(|e| format!("--key-file {shown} cannot be read: {e}"))?;
+        let mut keys = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        match keys.find(|key| !key.is_empty()) {
+            Some(key) if key.bytes().all(|b| b.is_ascii_graphic()) => Ok(Some(key.to_owned())),
+            _ => Err(format!("--key-file {shown} has no key")),
+        }
+    }
 }
 
 /// How long to wait for the end.
@@ -144,7 +162,11 @@ fn ask(
         Ok(host) => host,
         Err(problem) => return complain(&problem, USAGE),
     };
-    let Answer { status, body } = match host.ask(method, path, body, patience) {
+    let key = match at.key() {
+        Ok(key) => key,
+        Err(problem) => return complain(&problem, USAGE),
+    };
+    let Answer { status, body } = match host.ask(method, path, key.as_deref(), body, patience) {
         Ok(answer) => answer,
         Err(problem) => return complain(&problem, 1),
     };

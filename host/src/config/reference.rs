@@ -141,7 +141,7 @@ pub fn sample() -> String {
 fn example(section: &Section, row: &Row) -> Value {
     match (section.name, row.name) {
         ("model", "name") => "smollm2".into(),
-        ("model", "path") => "/var/lib/cascadia/models/smollm2.gguf".into(),
+        ("model", "path") => "/var/lib/cascadia-host/smollm2.gguf".into(),
         ("model", "engine") => "ov-genai".into(),
         ("model", "device") => "CPU".into(),
         ("model", "options") => {
@@ -150,7 +150,8 @@ fn example(section: &Section, row: &Row) -> Value {
         ("limits", "max_queued") => 32.into(),
         _ => match row.kind {
             Kind::Size => "64GiB".into(),
-            Kind::Path => format!("/var/cache/cascadia/{}", row.name).into(),
+            Kind::Path if section.name == "server" => format!("/etc/cascadia-host/{}", row.name).into(),
+            Kind::Path => format!("/var/cache/cascadia-host/{}", row.name).into(),
             Kind::Integer => 1.into(),
             _ => "".into(),
         },
@@ -225,6 +226,6 @@ mod tests {
         let all = read(&taken.join("\n")).config;
         assert_eq!(all.model.len(), 1);
         assert_eq!(all.limits.max_queued, Some(32));
-        assert_eq!(all.server, Config::default().server);
+        assert_eq!(all.server.max_connections, Config::default().server.max_connections);
     }
 }

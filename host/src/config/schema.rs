@@ -36,6 +36,21 @@ section! {
         Restart listen: String = "127.0.0.1:8000".to_owned(),
         /// Serve clients without keys on an address that others can reach.
         Restart no_auth: bool = false,
+        /// File with the keys of clients, one a line; without it clients need none. Read again with each reload.
+        Live api_keys: Option<PathBuf> = None,
+        /// File with the keys of administrators, one a line; without it administrators are those on this machine. Read again
+        /// with each reload.
+        Live admin_keys: Option<PathBuf> = None,
+        /// PEM file with the certificate chain for TLS; together with `tls_key`.
+        Restart tls_cert: Option<PathBuf> = None,
+        /// PEM file with the key of the certificate.
+        Restart tls_key: Option<PathBuf> = None,
+        /// Ask for a key on `/metrics` too.
+        Live metrics_auth: bool = false,
+        /// Origins of web pages that may call the API from a browser; `*` is all. Empty: pages of this machine.
+        Live cors_origins: Vec<String> = Vec::new(),
+        /// Refuse fields of requests that nobody knows, instead of counting them.
+        Live strict_fields: bool = false,
         /// Host names that clients may use besides loopback names, when listening on loopback.
         Live allowed_hosts: Vec<String> = Vec::new(),
         /// Largest request body, and largest rendered prompt, in MiB.
@@ -155,14 +170,20 @@ impl Config {
         let mut problems = Vec::new();
         match self.address() {
             Err(problem) => problems.push(("server.listen", problem)),
-            Ok(address) if !is_loopback(address.ip()) && !self.server.no_auth => problems.push((
-                "server.listen",
-                format!(
+            Ok(address)
+                if !is_loopback(address.ip()) && !self.server.no_auth && self.server.api_keys.is_none() =>
+            {
+                let message = format!(
                     "server.listen {address} can be reached by others, and clients need no key: listen on 127.0.0.1, \
-                     or say --no-auth when a gateway in front checks them"
-                ),
-            )),
+                     give --api-keys FILE, or say --no-auth when a gateway in front checks them"
+                );
+                problems.push(("server.listen", message));
+            }
             Ok(_) => {}
+        }
+        if self.server.tls_cert.is_some() != self.server.tls_key.is_some() {
+            let message = "server.tls_cert and server.tls_key go together; one of them is missing".to_owned();
+            problems.push(("server.tls_cert", message));
         }
         problems.extend(self.level().err().map(|problem| ("log.level", problem)));
         let l = &self.limits;

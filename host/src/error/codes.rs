@@ -9,6 +9,8 @@ pub enum Kind {
     InvalidRequest,
     /// The host or an engine failed.
     Server,
+    /// Who asks may not.
+    Authentication,
     /// Not now: overloaded, loading, draining.
     Unavailable,
 }
@@ -19,6 +21,7 @@ impl Kind {
         match self {
             Kind::InvalidRequest => "invalid_request_error",
             Kind::Server => "server_error",
+            Kind::Authentication => "authentication_error",
             Kind::Unavailable => "service_unavailable",
         }
     }
@@ -64,6 +67,8 @@ codes! {
     InvalidValue = "invalid_value", 400, InvalidRequest, None;
     /// The engine or this host cannot do what a field asks for.
     UnsupportedParameter = "unsupported_parameter", 400, InvalidRequest, None;
+    /// A field that nobody knows, where the configuration refuses such.
+    UnknownParameter = "unknown_parameter", 400, InvalidRequest, None;
     /// There is nothing to answer.
     EmptyPrompt = "empty_prompt", 400, InvalidRequest, Some(Reason::EmptyPrompt);
     /// More prompts or choices than one request may have.
@@ -72,10 +77,12 @@ codes! {
     TemplateError = "template_error", 400, InvalidRequest, None;
     /// The engine refused the request's values.
     EngineRefused = "engine_refused", 400, InvalidRequest, Some(Reason::InvalidRequest);
+    /// A key is needed, and none or a wrong one was shown.
+    InvalidApiKey = "invalid_api_key", 401, Authentication, None;
+    /// The route is for administrators.
+    AdminOnly = "admin_only", 403, Authentication, None;
     /// The Host header names a host that this listener does not answer for.
     HostNotAllowed = "host_not_allowed", 403, InvalidRequest, None;
-    /// The route is for the operator, and this caller is not known as one.
-    AdminOnly = "admin_only", 403, InvalidRequest, None;
     /// No such model.
     ModelNotFound = "model_not_found", 404, InvalidRequest, Some(Reason::InvalidRequest);
     /// No such path.

@@ -258,6 +258,11 @@ pub(super) fn job(
     })
 }
 
+/// Whether one of these plugins is the one that a model asks for, whatever else may be wrong with it.
+pub(super) fn has_engine(model: &Model, plugins: &[&Manifest]) -> bool {
+    !matches!(engine_for(model, plugins), Err(Misfit::NoEngine(_)))
+}
+
 /// The engine that a model names, or the only one there is.
 fn engine_for<'a>(model: &Model, plugins: &[&'a Manifest]) -> Result<(&'a Manifest, String), Misfit> {
     let all: Vec<(&Manifest, &str)> =
@@ -293,6 +298,18 @@ fn engine_for<'a>(model: &Model, plugins: &[&'a Manifest]) -> Result<(&'a Manife
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_is_not_found_is_counted_as_such() {
+        let (mut config, metrics) = (Config::default(), Metrics::new());
+        config.plugins.load = vec!["no-such-engine".to_owned()];
+        let fault = candidates(&config, Path::new("/nowhere/cascadia-host"), &metrics).expect_err("absent");
+        assert!(!fault.usage && fault.message.contains("not found"), "{}", fault.message);
+        let text = String::from_utf8(metrics.expose()).expect("text");
+        assert!(text.contains("cascadia_plugin_load_errors_total{stage=\"find\"} 1"), "{text}");
+    }
+
     #[test]
     fn versions_are_compared_by_number() {
         for (a, b, expected) in [

@@ -101,7 +101,8 @@ impl Assembler {
         } else {
             // The text of a piece belongs to its first token: the engine does not say where the others begin.
             for (at, token) in piece.tokens.iter().enumerate() {
-                self.scores.token(*token, if at == 0 { piece.bytes.len() } else { 0 }, at, &piece.logprobs);
+                let bytes = if at == 0 { piece.bytes } else { &[] };
+                self.scores.token(*token, bytes, at, &piece.logprobs);
             }
             self.take(piece.bytes)
         };
@@ -153,7 +154,7 @@ impl Assembler {
             let mut bytes = std::mem::take(&mut self.bytes);
             bytes.clear();
             self.unknown_tokens |= !self.detokenizer.push(*token, &mut bytes);
-            self.scores.token(*token, bytes.len(), i, logprobs);
+            self.scores.token(*token, &bytes, i, logprobs);
             let stopped = self.take(&bytes);
             self.bytes = bytes;
             if stopped {

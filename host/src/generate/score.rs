@@ -10,6 +10,8 @@ use super::Logprobs;
 pub struct Scored {
     /// Its id.
     pub token: u32,
+    /// Its bytes in this text; may be a part of a character.
+    pub bytes: Vec<u8>,
     /// Its log-probability.
     pub logprob: f32,
     /// Alternatives with theirs, most likely first.
@@ -29,15 +31,16 @@ pub(super) struct Scores {
 }
 
 impl Scores {
-    /// A token came with `bytes` of text; `at` is its place in its piece. Without a log-probability it is no part of it.
-    pub(super) fn token(&mut self, token: u32, bytes: usize, at: usize, logprobs: &Logprobs<'_>) {
+    /// A token came with `bytes` of text; `at` is its place in its piece. Without a log-probability it is not told.
+    pub(super) fn token(&mut self, token: u32, bytes: &[u8], at: usize, logprobs: &Logprobs<'_>) {
         if let Some(logprob) = logprobs.chosen.get(at) {
             let (from, to) = (at * logprobs.k, (at + 1) * logprobs.k);
             let (ids, values) = (logprobs.top_ids.get(from..to), logprobs.top.get(from..to));
             let top = ids.unwrap_or_default().iter().copied().zip(values.unwrap_or_default().iter().copied());
-            self.waiting.push(Scored { token, logprob: *logprob, top: top.collect(), start: self.generated });
+            let (bytes, top, start) = (bytes.to_vec(), top.collect(), self.generated);
+            self.waiting.push(Scored { token, bytes, logprob: *logprob, top, start });
         }
-        self.generated += bytes;
+        self.generated += bytes.len();
     }
 
     /// So many bytes more are shown; answers the scores of the tokens that begin in them.
@@ -74,8 +77,8 @@ mod tests {
     #[test]
     fn scores_go_with_the_text_they_begin_in() {
         let mut scores = Scores::default();
-        scores.token(7, 3, 0, &logprobs());
-        scores.token(9, 2, 1, &logprobs());
+        scores.token(7, b"abc", 0, &logprobs());
+        scores.token(9, b"de", 1, &logprobs());
         // Two bytes shown: the first token begins in them, the second does not.
         let told: Vec<_> = scores.show(2).iter().map(|s| (s.token, s.top.clone())).collect();
         assert_eq!(told, [(7, vec![(7, -0.5), (8, -1.0)])]);
@@ -86,15 +89,15 @@ mod tests {
     #[test]
     fn what_is_cut_off_is_not_told_and_what_gave_no_text_is() {
         let mut scores = Scores::default();
-        scores.token(7, 3, 0, &logprobs());
-        scores.token(9, 0, 1, &logprobs());
+        scores.token(7, b"abc", 0, &logprobs());
+        scores.token(9, b"", 1, &logprobs());
         assert_eq!(scores.show(3).len(), 1);
         assert_eq!(scores.rest(0).len(), 1);
-        scores.token(7, 3, 0, &logprobs());
+        scores.token(7, b"abc", 0, &logprobs());
         scores.cut();
         assert!(scores.rest(0).is_empty());
         // An engine that counts wrongly harms nobody.
-        scores.token(1, 1, 5, &logprobs());
+        scores.token(1, b"x", 5, &logprobs());
         assert!(scores.rest(0).is_empty());
     }
 }

@@ -18,6 +18,11 @@ pub enum Body {
 }
 
 impl Body {
+    /// Whether it is a generation as it comes.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Body::Stream(_))
+    }
+
     /// No bytes.
     pub fn empty() -> Body {
         Body::Full(Bytes::new())

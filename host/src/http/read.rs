@@ -5,20 +5,50 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 
+use super::gzip;
 use crate::error::{ApiError, Code};
 
-/// The whole body, at most `limit` bytes, within `timeout`.
-pub async fn body(body: Incoming, limit: u64, timeout: Duration) -> Result<Bytes, ApiError> {
+/// Packed bodies above this are inflated off the runtime's thread.
+const INLINE: usize = 16 << 10;
+
+/// The whole body as it was before it was packed, at most `limit` bytes, within `timeout`.
+pub async fn body(
+    headers: &HeaderMap,
+    body: Incoming,
+    limit: u64,
+    timeout: Duration,
+) -> Result<Bytes, ApiError> {
+    let bytes = plain(body, limit, timeout).await?;
+    match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        Some(b"gzip" | b"x-gzip") => {
+            let inflated = if bytes.len() <= INLINE {
+                gzip::inflate(&bytes, limit)
+            } else {
+                let unpack = move || gzip::inflate(&bytes, limit);
+                tokio::task::spawn_blocking(unpack).await.unwrap_or_else(|e| Err(std::io::Error::other(e)))
+            };
+            let fault = |e| format!("the body is not gzip as its header says: {e}");
+            let inflated = inflated.map_err(|e| ApiError::new(Code::InvalidJson, fault(e)))?;
+            inflated.ok_or_else(|| too_large(limit))
+        }
+        _ => Ok(bytes),
+    }
+}
+
+/// What is told about a body over the limit.
+fn too_large(limit: u64) -> ApiError {
+    let mib = limit >> 20;
+    ApiError::new(
+        Code::BodyTooLarge,
+        format!("the body is over {mib} MiB; raise --api-max-body-mb or send less"),
+    )
+}
+
+async fn plain(body: Incoming, limit: u64, timeout: Duration) -> Result<Bytes, ApiError> {
     use hyper::body::Body;
-    let too_large = || {
-        let mib = limit >> 20;
-        ApiError::new(
-            Code::BodyTooLarge,
-            format!("the body is over {mib} MiB; raise --api-max-body-mb or send less"),
-        )
-    };
+    let too_large = || too_large(limit);
     if body.size_hint().lower() > limit {
         return Err(too_large());
     }
@@ -39,7 +69,7 @@ pub fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
         let value: String = value.chars().take(100).collect();
         Err(ApiError::new(
             Code::UnsupportedMediaType,
-            format!("{what} is {value:?}; send plain application/json"),
+            format!("{what} is {value:?}; send application/json, plain or with gzip"),
         ))
     };
     if let Some(value) = headers.get(CONTENT_TYPE) {
@@ -50,7 +80,7 @@ pub fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
         }
     }
     match headers.get(CONTENT_ENCODING).map(|v| v.to_str().unwrap_or_default()) {
-        None | Some("identity" | "") => Ok(()),
+        None | Some("identity" | "" | "gzip" | "x-gzip") => Ok(()),
         Some(other) => unsupported("content-encoding", other),
     }
 }

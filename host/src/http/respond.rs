@@ -1,7 +1,9 @@
 //! Answers on the wire: JSON, and the one error body for plain answers and for streams.
 
 use bytes::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -11,6 +13,8 @@ use crate::error::{ApiError, Kind};
 
 /// Carries the request's id in both directions.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Tells a client how long a whole answer took, in milliseconds.
+pub const PROCESSING: HeaderName = HeaderName::from_static("openai-processing-ms");
 const ACCEL: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// An answer with that status and JSON body.
@@ -23,6 +27,13 @@ pub fn full(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> 
     let mut response = Response::new(Body::Full(body.into()));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// An answer without a body.
+pub fn empty(status: u16) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
 }
 
@@ -42,6 +53,9 @@ pub fn error(error: &ApiError) -> Response<Body> {
     let mut response = json(error.code.status(), &error_body(error));
     if error.code.kind() == Kind::Unavailable {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    if error.code.status() == 401 {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }

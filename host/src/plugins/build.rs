@@ -19,6 +19,7 @@ use super::failed::Failed;
 use super::handle::EngineHandle;
 use super::link::Link;
 use super::load::Library;
+use super::strict::Call;
 use crate::telemetry::labels::LoadStage;
 
 /// What to build.
@@ -100,6 +101,7 @@ pub(super) fn build(
         return Err(LoadError::new(format!("{id}/{}", order.engine), LoadStage::Build, message));
     }
     let begun = Instant::now();
+    let unbuilt = link.until_built();
     let builder =
         Builder::new(library, order.engine, link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     builder.configure(order.options).map_err(|(c, f)| fault(LoadStage::Options, c, f))?;
@@ -112,6 +114,7 @@ pub(super) fn build(
     // SAFETY: the handle is fresh: nothing else calls the engine, so its lock may be gone around.
     unsafe { handle.warmup(watch.progress()) }.map_err(|(c, f)| fault(LoadStage::Warmup, c, f))?;
     let card = handle.card().map_err(|message| LoadError::new(id.clone(), LoadStage::Build, message))?;
+    unbuilt.built();
     Ok(Built { engine: handle, card, proved: library.proved, load, warmup: warm.elapsed() })
 }
 
@@ -125,6 +128,7 @@ fn done(code: u32, failed: Failed) -> Step<()> {
 struct Builder<'a> {
     library: &'a Arc<Library>,
     builder: *mut c_void,
+    link: &'static Link,
 }
 
 impl<'a> Builder<'a> {
@@ -137,7 +141,7 @@ impl<'a> Builder<'a> {
         if builder.is_null() {
             Err((code::BACKEND, failed.or_saying("new_builder answered nothing and gave no reason")))
         } else {
-            Ok(Builder { library, builder })
+            Ok(Builder { library, builder, link })
         }
     }
 
@@ -145,6 +149,7 @@ impl<'a> Builder<'a> {
         let text = |s: &String| Str::new(s.as_bytes());
         let pairs: Vec<_> = options.iter().map(|(k, v)| Kv { key: text(k), value: text(v) }).collect();
         let mut failed = Failed::default();
+        let _call = self.link.strict.enter(Call::Configure);
         // SAFETY: the builder is alive and used by this thread only; the pairs outlive the call.
         done(
             unsafe { (self.library.builder.configure)(self.builder, Array::new(&pairs), failed.out()) },
@@ -165,6 +170,7 @@ impl<'a> Builder<'a> {
             stages: 1,
         };
         let mut failed = Failed::default();
+        let _call = self.link.strict.enter(Call::LoadShard);
         // SAFETY: as above; shard, progress and callback outlive the call.
         let code = unsafe {
             (self.library.builder.load_shard)(self.builder, &raw const shard, watch.progress(), failed.out())
@@ -175,8 +181,10 @@ impl<'a> Builder<'a> {
     fn build(&self, link: &'static Link) -> Step<EngineHandle> {
         let mut failed = Failed::default();
         let mut engine = core::ptr::null_mut();
+        let building = self.link.strict.enter(Call::Build);
         // SAFETY: as above; `engine` outlives the call.
         let code = unsafe { (self.library.builder.build)(self.builder, &raw mut engine, failed.out()) };
+        drop(building);
         done(code, failed)?;
         if engine.is_null() {
             return Err((code::BACKEND, Failed::saying("build answered success and no engine")));
@@ -188,8 +196,10 @@ impl<'a> Builder<'a> {
 
 impl Drop for Builder<'_> {
     fn drop(&mut self) {
+        let _call = self.link.strict.enter(Call::DestroyBuilder);
         // SAFETY: made by `new_builder`, destroyed once.
         unsafe { (self.library.builder.destroy)(self.builder) }
+        self.link.strict.builder_gone();
     }
 }
 
@@ -222,6 +232,7 @@ impl EngineHandle {
     /// Nothing else may call the engine.
     unsafe fn warmup(&self, progress: Progress) -> Step<()> {
         let mut failed = Failed::default();
+        let _call = self.link().strict.enter(Call::Warmup);
         // SAFETY: the caller's promise; progress and callback outlive the call.
         let code = unsafe { self.call(|table, engine| (table.warmup)(engine, progress, failed.out())) };
         done(code.unwrap_or(code::CLOSED), failed)
@@ -237,6 +248,7 @@ impl EngineHandle {
         let mut text = Vec::new();
         let mut failed = Failed::default();
         let out = StrOut { ctx: std::ptr::from_mut(&mut text).cast(), set };
+        let _call = self.link().strict.enter(Call::Card);
         // SAFETY: `out` and the callback outlive the call.
         let code =
             unsafe { self.call(|_, engine| (table.card)(engine, out, failed.out())) }.unwrap_or(code::CLOSED);

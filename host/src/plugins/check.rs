@@ -2,7 +2,8 @@
 //!
 //! Each test builds what it needs from the library alone and says in one line what was wrong. The command runs each in a
 //! process of its own ([`alone`]), so that a crash or a hang is that test's failure and no more. The driver keeps the
-//! contract itself: tags, states, one driving thread; what it deliberately breaks (sizes, ids) the contract speaks of.
+//! contract itself, and debug builds hold it to that (`strict`): tags, states, one driving thread; what it deliberately
+//! breaks (sizes, ids) the contract speaks of.
 //!
 //! Knows nothing of the command line and prints nothing.
 
@@ -13,8 +14,10 @@ mod boundary;
 mod building;
 mod cancel;
 mod ending;
+mod ext;
 mod fuzz;
 mod leaks;
+mod links;
 mod note;
 mod page;
 mod refuse;
@@ -30,6 +33,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::breach;
+
 /// What to check, and with what.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -41,6 +46,8 @@ pub struct Plan {
     pub options: BTreeMap<String, String>,
     /// File or folder of a model, for engines that need one.
     pub model: Option<PathBuf>,
+    /// An adapter that fits the model, for engines that take some.
+    pub adapter: Option<String>,
     /// Start of the random sequences; none without it.
     pub fuzz: Option<u64>,
     /// How long one test may take.
@@ -120,9 +127,19 @@ const TESTS: &[&[Test]] = &[
     refuse::TESTS,
     cancel::TESTS,
     ending::TESTS,
+    links::TESTS,
     surroundings::TESTS,
     leaks::TESTS,
     fuzz::TESTS,
+    ext::kv_events::TESTS,
+    ext::token_mask::TESTS,
+    ext::tokenize::TESTS,
+    ext::embeddings::TESTS,
+    ext::stage::TESTS,
+    ext::kv_state::TESTS,
+    ext::adapters::TESTS,
+    ext::pause::TESTS,
+    ext::async_sink::TESTS,
 ];
 
 /// The names of the tests whose name contains `only`, in order.
@@ -137,7 +154,14 @@ pub fn here(plan: &Plan, name: &str) -> Verdict {
         return Verdict::Failed("there is no test of that name".to_owned());
     };
     let line = |text: String| text.replace(['\n', '\r'], " ");
-    match (test.run)(plan) {
+    drop(breach::take_seen());
+    let outcome = (test.run)(plan);
+    let broken = breach::take_seen();
+    match outcome {
+        // Whatever a test asks, the plugin keeps the rules of the services meanwhile.
+        Ok(_) if !broken.is_empty() => {
+            Verdict::Failed(format!("meanwhile it broke a rule: {}", broken.join("; ")))
+        }
         Ok(remark) => Verdict::Passed(line(remark)),
         Err(Fault::Failed(why)) => Verdict::Failed(line(why)),
         Err(Fault::Skipped(why)) => Verdict::Skipped(line(why)),

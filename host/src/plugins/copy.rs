@@ -51,6 +51,11 @@ impl Copy {
         }
     }
 
+    /// The linker's words without the copy's name, which says nothing to a person.
+    pub(super) fn unnamed(&self, words: &str) -> String {
+        words.replace(&format!("{}: ", self.path.display()), "")
+    }
+
     /// What to open.
     pub(super) fn path(&self) -> &Path {
         &self.path

@@ -19,11 +19,13 @@ use cascadia_plugin_api::abi::task::{self, Grammar, LogitBias, Task, Trace};
 use cascadia_plugin_api::ext::{LoadReport, ModelCardV1};
 use parking_lot::RwLock;
 
+use super::breach;
 use super::engine::{Engine, Load, Next, Receiver, Taken};
 use super::failed::{Failed, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
+use super::strict::{self, Call};
 use crate::generate::{Bias, Failure, Finish, Logprobs, Piece, Request};
 
 /// Takes the boundary's chunks as they are pushed.
@@ -57,6 +59,7 @@ impl EngineHandle {
         link: &'static Link,
         engine: *mut c_void,
     ) -> EngineHandle {
+        link.strict.born();
         EngineHandle { library, link, engine: RwLock::new(Some(Instance(engine))) }
     }
 
@@ -82,6 +85,7 @@ impl EngineHandle {
             return Err((code::CLOSED, Failed::saying(CLOSED)));
         };
         let mut failed = Failed::default();
+        let _call = self.link.strict.enter(Call::Submit);
         // SAFETY: the engine lives while the lock is held; the caller vouches for what the task views.
         let code = unsafe { (self.library.engine.submit)(engine.0, task, failed.out()) };
         if code == code::OK { Ok(()) } else { Err((code, failed)) }
@@ -101,6 +105,7 @@ impl EngineHandle {
         let mut failed = Failed::default();
         let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push };
         let budget = u32::try_from(budget.as_micros()).unwrap_or(u32::MAX);
+        let _call = self.link.strict.enter(Call::Step);
         self.link.steps.fetch_add(1, Ordering::Relaxed);
         let inside = Inside::enter(self.link, chunks);
         // SAFETY: the engine lives while the lock is held; sink, out and error callback outlive the call.
@@ -116,10 +121,15 @@ impl EngineHandle {
         let Some(engine) = self.engine.write().take() else { return Ok(()) };
         // SAFETY: taken out under the write lock: no call is running and none will begin.
         let code = unsafe {
+            let closing = self.link.strict.enter(Call::Close);
             let code = (self.library.engine.close)(engine.0, millis, failed.out());
+            drop(closing);
+            let _call = self.link.strict.enter(Call::Destroy);
             (self.library.engine.destroy)(engine.0);
             code
         };
+        self.link.close_links();
+        self.link.strict.gone();
         if code == code::OK { Ok(()) } else { Err((code, failed)) }
     }
 }
@@ -159,6 +169,7 @@ impl Engine for EngineHandle {
     fn cancel(&self, id: u64) {
         self.link.raise(id);
         if let Some(engine) = self.engine.read_recursive().as_ref() {
+            let _call = self.link.strict.enter(Call::Cancel);
             // SAFETY: the engine lives while the lock is held. The code says nothing that matters: unknown ids are fine.
             unsafe { (self.library.engine.cancel)(engine.0, id) };
         }
@@ -179,6 +190,7 @@ impl Engine for EngineHandle {
             kv_blocks_total: 0,
             tokens_cached: 0,
         };
+        let _call = self.link.strict.enter(Call::Report);
         // SAFETY: the engine lives while the lock is held; `out` outlives the call.
         if unsafe { (table.report)(engine.0, &raw mut out) } != code::OK {
             return Load::default();
@@ -265,7 +277,7 @@ thread_local! {
 }
 
 /// Ends the reception when the step returns.
-struct Leave(#[expect(dead_code, reason = "keeps the address alive")] Box<Inside>);
+struct Leave(Box<Inside>);
 
 impl Inside {
     fn enter(link: &'static Link, receiver: &mut dyn Chunks) -> Leave {
@@ -273,6 +285,7 @@ impl Inside {
         let receiver =
             unsafe { std::mem::transmute::<*mut (dyn Chunks + '_), *mut (dyn Chunks + 'static)>(receiver) };
         let mut inside = Box::new(Inside { link, receiver });
+        link.strict.stepping(true);
         INSIDE.set(Some(&raw mut *inside));
         Leave(inside)
     }
@@ -281,15 +294,21 @@ impl Inside {
 impl Drop for Leave {
     fn drop(&mut self) {
         INSIDE.set(None);
+        self.0.link.strict.stepping(false);
     }
 }
 
 unsafe extern "C" fn push(ctx: *mut c_void, chunks: Array) -> u32 {
     let pushed = catch_unwind(AssertUnwindSafe(|| {
-        let Some(inside) = INSIDE.get() else { return SINK_STOP };
+        let _push = strict::pushing();
+        let Some(inside) = INSIDE.get() else {
+            breach::stray_push(ctx as usize);
+            return SINK_STOP;
+        };
         // SAFETY: set by `enter` on this thread and unset before it ends.
         let inside = unsafe { &mut *inside };
         if !std::ptr::eq(inside.link, ctx.cast::<Link>()) {
+            breach::stray_push(ctx as usize);
             return SINK_STOP;
         }
         // SAFETY: as above; the receiver is borrowed for the step that is running.

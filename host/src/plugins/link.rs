@@ -1,4 +1,5 @@
-//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags. A plugin names it by address.
+//! What a worker and its plugin share: the wake, the heartbeat, the cancel flags, the fault, the open spans, and what it has
+//! open to other stages. A plugin names it by address.
 //!
 //! Links are never freed: a plugin's thread may hold the address for as long as the process lives. There is one per
 //! engine ever built.
@@ -11,6 +12,9 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::isolate::bell::Bell;
+use super::spans::Spans;
+use super::strict::Strict;
+use super::transport::{Ends, Limits};
 
 /// One per worker.
 pub struct Link {
@@ -19,11 +23,25 @@ pub struct Link {
     pub(super) heartbeat: AtomicU64,
     /// Steps of the engine that nobody has counted yet.
     pub(super) steps: AtomicU64,
+    /// The rules of the worker.
+    pub(super) strict: Strict,
     epoch: Mutex<u64>,
     changed: Condvar,
     /// Rung at each wake, for a driver that sleeps on descriptors. It is taken away when its owner ends: links stay.
     bell: Mutex<Option<Arc<Bell>>>,
     flags: Mutex<Flags>,
+    ends: Ends,
+    fault: Mutex<Fault>,
+    pub(super) spans: Mutex<Spans>,
+}
+
+/// What the plugin reported.
+#[derive(Default)]
+enum Fault {
+    #[default]
+    None,
+    Reported(String),
+    Told,
 }
 
 #[derive(Default)]
@@ -39,10 +57,14 @@ impl Link {
             plugin: plugin.to_owned(),
             heartbeat: AtomicU64::new(0),
             steps: AtomicU64::new(0),
+            strict: Strict::default(),
             epoch: Mutex::new(0),
             changed: Condvar::new(),
             bell: Mutex::new(None),
             flags: Mutex::default(),
+            fault: Mutex::default(),
+            spans: Mutex::default(),
+            ends: Ends::new(plugin, Limits::CONTRACT),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
         link
@@ -65,6 +87,33 @@ impl Link {
     /// Sets what every wake rings, or takes it away.
     pub(super) fn hang(&self, bell: Option<Arc<Bell>>) {
         *self.bell.lock() = bell;
+    }
+
+    /// The plugin says that the engine is lost; the first reason counts.
+    pub(super) fn fail(&self, reason: String) {
+        let mut fault = self.fault.lock();
+        if matches!(*fault, Fault::None) {
+            *fault = Fault::Reported(reason);
+        }
+        drop(fault);
+        self.wake();
+    }
+
+    /// Why the engine is lost, if the plugin said so; told once.
+    pub fn fault(&self) -> Option<String> {
+        let mut fault = self.fault.lock();
+        match std::mem::replace(&mut *fault, Fault::Told) {
+            Fault::Reported(reason) => Some(reason),
+            before => {
+                *fault = before;
+                None
+            }
+        }
+    }
+
+    /// Ends the spans that the plugin left open; the engine is gone.
+    pub fn end_spans(&self) {
+        drop(std::mem::take(&mut *self.spans.lock()));
     }
 
     /// Number of heartbeats so far.
@@ -121,8 +170,43 @@ impl Link {
         }
     }
 
+    /// Its links to other stages.
+    pub(super) fn ends(&'static self) -> &'static Ends {
+        &self.ends
+    }
+
+    /// Closes its links to other stages and its listeners, for ever: the engine is gone.
+    pub fn close_links(&self) {
+        self.ends.close();
+    }
+
+    /// Closes them when dropped, unless the engine that they are for was built.
+    pub(super) fn until_built(&'static self) -> Unbuilt {
+        Unbuilt { link: Some(self) }
+    }
+
     pub(super) fn flag(&self, task: u64) -> Option<&'static AtomicU32> {
         self.flags.lock().by_task.get(&task).copied()
+    }
+}
+
+/// Closes the links of a worker whose engine does not come to be.
+pub(super) struct Unbuilt {
+    link: Option<&'static Link>,
+}
+
+impl Unbuilt {
+    /// The engine is there; it closes them.
+    pub(super) fn built(mut self) {
+        self.link = None;
+    }
+}
+
+impl Drop for Unbuilt {
+    fn drop(&mut self) {
+        if let Some(link) = self.link {
+            link.close_links();
+        }
     }
 }
 
@@ -144,6 +228,23 @@ mod tests {
         let begun = Instant::now();
         link.wait(seen, begun + Duration::from_secs(60));
         assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn links_are_closed_unless_the_engine_was_built() {
+        let metrics = crate::telemetry::metrics::Metrics::new();
+        let listen = |link: &'static Link| link.ends().listen(":0", "test", &metrics.transport);
+        let given_up = Link::new("test");
+        let unbuilt = given_up.until_built();
+        let (handle, _) = listen(given_up).expect("open");
+        drop(unbuilt);
+        assert!(!crate::plugins::transport::is_open(handle));
+        assert!(listen(given_up).is_err());
+        let built = Link::new("test");
+        built.until_built().built();
+        let (handle, _) = listen(built).expect("open");
+        built.close_links();
+        assert!(!crate::plugins::transport::is_open(handle));
     }
 
     #[test]

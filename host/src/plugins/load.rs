@@ -87,7 +87,7 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
     // SAFETY: the file was checked to be a whole library of this machine; running its initialisers is what loading a
     // trusted plugin means. NOW: a missing symbol is an error here and not a crash later.
     let library = unsafe { Dynamic::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) }
-        .map_err(|e| fault(LoadStage::Open, services::dlopen::reason(&e)))?;
+        .map_err(|e| fault(LoadStage::Open, copy.unnamed(&services::dlopen::reason(&e))))?;
     let library = ManuallyDrop::new(library);
     drop(copy);
     let entry = entry(&library).map_err(|m| fault(LoadStage::Entry, m))?;

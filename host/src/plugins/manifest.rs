@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cascadia_plugin_api::abi::entry::ABI_MAJOR;
 use cascadia_plugin_api::abi::ids;
-use cascadia_plugin_api::lock;
+use cascadia_plugin_api::frozen;
 use serde::Deserialize;
 
 /// A plugin's manifest.
@@ -103,6 +103,9 @@ pub const SERVICES: &[&str] = &[
     ids::HOST_WAKE,
     ids::HOST_HEARTBEAT,
     ids::HOST_DLOPEN,
+    ids::HOST_TRACE,
+    ids::HOST_FAULT,
+    ids::HOST_TRANSPORT,
 ];
 
 /// Reads the section's bytes; the answer to `Err` is one line.
@@ -127,15 +130,17 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, String> {
     Ok(manifest)
 }
 
+/// The tables that both know and that are not the same: drafts, for a frozen table is known by its name alone.
+pub fn other_drafts(m: &Manifest) -> Vec<&'static str> {
+    frozen::drafts_unlike(|table| m.tables.get(table).cloned())
+}
+
 fn compatible(m: &Manifest) -> Result<(), String> {
     if m.abi.0 != ABI_MAJOR {
         return Err(format!("speaks ABI {}.{}, this host speaks {ABI_MAJOR}.x", m.abi.0, m.abi.1));
     }
-    // Until the tables are frozen, a table both know must be the same draft.
-    for (table, ours) in lock::hashes() {
-        if m.tables.get(table).is_some_and(|theirs| *theirs != ours) {
-            return Err(format!("was built with another draft of table {table}; rebuild it for this host"));
-        }
+    if let [table, ..] = other_drafts(m)[..] {
+        return Err(format!("was built with another draft of table {table}; rebuild it for this host"));
     }
     match m.about.requires.iter().find(|id| !SERVICES.contains(&id.as_str())) {
         None => Ok(()),

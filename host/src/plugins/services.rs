@@ -1,12 +1,15 @@
 //! The host's side of the boundary: the tables it lends to plugins.
 //!
-//! Every function here is called by foreign code from any thread: it checks what it is given, never blocks for long, and
-//! never lets a panic out.
+//! Every function here is called by foreign code from any thread: it checks what it is given, never blocks for long (but
+//! in the transport, which waits to a deadline), and never lets a panic out.
 #![expect(unsafe_code, reason = "functions that foreign code calls")]
 
 pub mod dlopen;
+mod fault;
 mod log;
 mod metrics;
+mod trace;
+mod transport;
 mod worker;
 
 use core::ffi::c_void;
@@ -19,61 +22,17 @@ use cascadia_plugin_api::abi::host::ClockV1;
 use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::abi::prim::{ErrOut, Str};
 
-use crate::telemetry::plugin_metrics::{Kind, PluginMetrics};
+use super::breach;
+use super::register::Register;
 
 pub use log::set_level;
-
-/// Where the series of plugins are kept: the host's registry, or the ledger of a child.
-pub trait Register: Send + Sync {
-    /// A handle for the series; the same request gives the same handle.
-    fn series(
-        &self,
-        plugin: &str,
-        kind: Kind,
-        name: &str,
-        help: &str,
-        labels: Vec<(String, String)>,
-        buckets: Vec<f64>,
-    ) -> Result<u64, String>;
-    /// Adds to a counter or gauge.
-    fn add(&self, handle: u64, value: f64);
-    /// Sets a gauge.
-    fn set(&self, handle: u64, value: f64);
-    /// Adds a sample to a histogram.
-    fn observe(&self, handle: u64, value: f64);
-}
-
-impl Register for PluginMetrics {
-    fn series(
-        &self,
-        plugin: &str,
-        kind: Kind,
-        name: &str,
-        help: &str,
-        labels: Vec<(String, String)>,
-        buckets: Vec<f64>,
-    ) -> Result<u64, String> {
-        self.register(plugin, kind, name, help, labels, buckets).map_err(|e| e.to_string())
-    }
-
-    fn add(&self, handle: u64, value: f64) {
-        PluginMetrics::add(self, handle, value);
-    }
-
-    fn set(&self, handle: u64, value: f64) {
-        PluginMetrics::set(self, handle, value);
-    }
-
-    fn observe(&self, handle: u64, value: f64) {
-        PluginMetrics::observe(self, handle, value);
-    }
-}
 
 static METRICS: OnceLock<Arc<dyn Register>> = OnceLock::new();
 
 /// Gives the services what they work on. Called once, before the first plugin is opened.
 pub fn start(metrics: Arc<dyn Register>, level: tracing::Level) {
     set_level(level);
+    breach::start(&metrics);
     METRICS.get_or_init(|| metrics);
 }
 
@@ -106,6 +65,12 @@ unsafe extern "C" fn get_service(id: Str) -> *const c_void {
         (&raw const worker::HEARTBEAT).cast()
     } else if is(ids::HOST_DLOPEN) {
         (&raw const dlopen::TABLE).cast()
+    } else if is(ids::HOST_TRACE) {
+        (&raw const trace::TABLE).cast()
+    } else if is(ids::HOST_FAULT) {
+        (&raw const fault::TABLE).cast()
+    } else if is(ids::HOST_TRANSPORT) {
+        (&raw const transport::TABLE).cast()
     } else {
         core::ptr::null()
     }
@@ -145,4 +110,19 @@ fn guarded<T>(service: &'static str, fallback: T, body: impl FnOnce() -> T) -> T
 fn fail(err: ErrOut, code: u32, message: &str) {
     // SAFETY: the plugin lends the callback for the call; the texts outlive it.
     unsafe { (err.set)(err.ctx, code, Str::new(message.as_bytes()), Str::EMPTY) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_says_it_offers_it_has() {
+        for id in crate::plugins::manifest::SERVICES {
+            // SAFETY: the text outlives the call.
+            assert!(!unsafe { get_service(Str::new(id.as_bytes())) }.is_null(), "{id}");
+        }
+        // SAFETY: as above.
+        assert!(unsafe { get_service(Str::new(b"cascadia.host.trace/2")) }.is_null());
+    }
 }

@@ -27,11 +27,17 @@ const RUST: &[File] = from!("templates/plugin-rust":
 );
 /// The crate of the boundary; they go to `sdk/`.
 const SDK: &[File] = from!("plugin-api":
-    "abi.lock", "src/abi.rs", "src/ext.rs", "src/lib.rs", "src/lock.rs", "src/manifest.rs", "src/proof.rs", "src/sdk.rs",
+    "abi.frozen", "abi.lock", "src/abi.rs", "src/ext.rs", "src/ext/draft.rs", "src/frozen.rs", "src/lib.rs", "src/lock.rs", "src/manifest.rs", "src/proof.rs", "src/sdk.rs",
     "src/table.rs", "src/abi/builder.rs", "src/abi/chunk.rs", "src/abi/code.rs", "src/abi/engine.rs", "src/abi/entry.rs",
     "src/abi/host.rs", "src/abi/plugin.rs", "src/abi/prim.rs", "src/abi/task.rs", "src/sdk/chunk.rs", "src/sdk/engine.rs",
     "src/sdk/error.rs", "src/sdk/export.rs", "src/sdk/guard.rs", "src/sdk/host.rs", "src/sdk/serial.rs",
-    "src/sdk/task.rs",
+    "src/sdk/task.rs", "src/sdk/trace.rs", "src/sdk/transport.rs",
+    "src/ext/draft/adapters.rs", "src/ext/draft/async_sink.rs", "src/ext/draft/embeddings.rs",
+    "src/ext/draft/kv_events.rs", "src/ext/draft/kv_state.rs", "src/ext/draft/pause.rs",
+    "src/ext/draft/stage.rs", "src/ext/draft/token_mask.rs", "src/ext/draft/tokenize.rs", "src/sdk/ext.rs",
+    "src/sdk/ext/adapters.rs", "src/sdk/ext/async_sink.rs", "src/sdk/ext/embeddings.rs",
+    "src/sdk/ext/kv_events.rs", "src/sdk/ext/kv_state.rs", "src/sdk/ext/pause.rs", "src/sdk/ext/stage.rs",
+    "src/sdk/ext/token_mask.rs", "src/sdk/ext/tokenize.rs",
 );
 const C: &[File] = from!("templates/plugin-c": "Makefile", "README.md");
 const HEADERS: &[File] = from!("plugin-api/include": "cascadia_plugin.h", "cascadia_plugin.hpp");
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn every_source_of_the_boundary_is_in_the_project() {
-        let mut found = BTreeSet::from(["abi.lock".to_owned()]);
+        let mut found = BTreeSet::from(["abi.frozen", "abi.lock"].map(str::to_owned));
         sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugin-api/src"), "src/", &mut found);
         assert_eq!(found, SDK.iter().map(|(at, _)| (*at).to_owned()).collect());
     }
@@ -147,6 +153,19 @@ mod tests {
         let engine = Language::C.files("fast-llm");
         let engine = &engine.iter().find(|(at, _)| at == "engine.c").expect("engine.c").1;
         assert!(engine.contains("\"fast-llm\"") && !engine.contains("echo-c"));
+    }
+
+    #[test]
+    fn the_commands_of_a_project_are_ones_that_the_host_takes() {
+        for language in [Language::Rust, Language::C] {
+            let files = language.files("fast-llm");
+            let readme = &files.iter().find(|(at, _)| at == "README.md").expect("README.md").1;
+            let asks = readme.split("curl ").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());
+            for command in asks {
+                assert!(command.contains("-H 'content-type: application/json'"), "{command}");
+            }
+            assert!(readme.contains(&format!("--plugin ./{}", language.library("fast-llm"))), "{readme}");
+        }
     }
 
     #[test]

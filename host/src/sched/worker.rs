@@ -16,7 +16,7 @@ use super::admit::{Gate, Permit};
 use super::flight::{After, Flight};
 use crate::error::{ApiError, Code};
 use crate::generate::{End, Failure, Kind, Piece, Request};
-use crate::plugins::{Engine, Load, Next, Receiver, Taken};
+use crate::plugins::{Engine, Load, Next, Receiver, Taken, breach};
 use crate::telemetry::labels::Protocol;
 use crate::telemetry::metrics::{Metrics, ModelMetrics, WorkerMetrics};
 
@@ -94,7 +94,7 @@ impl Worker {
         });
         worker.own.up.set(1.0);
         let driven = Arc::clone(&worker);
-        std::thread::Builder::new().name(format!("engine {}", worker.id)).spawn(move || driven.drive())?;
+        std::thread::Builder::new().name(format!("engine {}", worker.id)).spawn(move || driven.live())?;
         Ok(worker)
     }
 
@@ -226,12 +226,28 @@ impl Worker {
         true
     }
 
-    fn drive(self: Arc<Worker>) {
+    /// The engine's thread from beginning to end.
+    fn live(&self) {
+        if catch_unwind(AssertUnwindSafe(|| self.drive())).is_err() {
+            // A fault of the host's own. Nobody would drive the engine any more, so nobody may wait for it.
+            let reason = "the host failed in the thread of this engine";
+            tracing::error!(worker = self.id, "{reason}");
+            self.fail_all(reason, &|| End::Error(Failure::fault("internal", reason)));
+        }
+        self.inner.lock().thread_ended = true;
+        self.ended.notify_all();
+    }
+
+    fn drive(&self) {
         let link = self.engine.link();
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
+            if let Some(reason) = link.fault() {
+                self.broken(&Failure::fault("backend", &reason));
+                break;
+            }
             self.admit();
-            let mut receiver = Reception { worker: &self, ahead: false };
+            let mut receiver = Reception { worker: self, ahead: false };
             let stepped = self.engine.step(STEP_BUDGET, &mut receiver);
             self.own.steps.inc_by(link.take_steps());
             match stepped {
@@ -256,8 +272,7 @@ impl Worker {
         if let Err(failure) = self.engine.close(Duration::from_secs(5)) {
             tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
         }
-        self.inner.lock().thread_ended = true;
-        self.ended.notify_all();
+        link.end_spans();
     }
 
     /// Takes what other threads have put into the mailbox.
@@ -303,6 +318,11 @@ impl Worker {
         }
     }
 
+    fn breach(&self, kind: Protocol) {
+        self.metrics.protocol_error(kind);
+        breach::say(self.engine.link(), kind);
+    }
+
     fn broken(&self, failure: &Failure) {
         tracing::error!(worker = self.id, code = failure.code, error = failure.message, "engine failed");
         self.fail_all(&failure.message, &|| End::Error(failure.clone()));
@@ -331,10 +351,10 @@ impl Receiver for Reception<'_> {
             }
         };
         let Some(flight) = flight else {
-            worker.metrics.protocol_error(Protocol::UnknownTask);
+            worker.breach(Protocol::UnknownTask);
             return;
         };
-        let unknown_token = || worker.metrics.protocol_error(Protocol::UnknownToken);
+        let unknown_token = || worker.breach(Protocol::UnknownToken);
         // A fault in the text side of one request must not cost the others of the batch.
         let deliver = AssertUnwindSafe(|| flight.deliver(piece, Instant::now(), unknown_token));
         let after = catch_unwind(deliver).unwrap_or_else(|_| {
@@ -365,7 +385,7 @@ impl Receiver for Reception<'_> {
     }
 
     fn broken(&mut self) {
-        self.worker.metrics.protocol_error(Protocol::BadChunk);
+        self.worker.breach(Protocol::BadChunk);
     }
 }
 

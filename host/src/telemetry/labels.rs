@@ -72,6 +72,44 @@ label! {
 }
 
 label! {
+    /// Which way a frame goes, seen from here.
+    Direction {
+        /// To the peer.
+        Sent = "sent",
+        /// From the peer.
+        Received = "received",
+    }
+}
+
+label! {
+    /// Who began a link.
+    Side {
+        /// This host opened it.
+        Opened = "opened",
+        /// A peer came to a listener here.
+        Accepted = "accepted",
+    }
+}
+
+label! {
+    /// What went wrong with a link.
+    LinkError {
+        /// The other side was refused, or refused us, before there was a link.
+        Rejected = "rejected",
+        /// The connection was lost.
+        Lost = "lost",
+        /// The peer closed inside a frame.
+        Cut = "cut",
+        /// A frame had begun and did not go on.
+        Stalled = "stalled",
+        /// What the peer sent is no frame.
+        Protocol = "protocol",
+        /// The peer announced a frame over the limit.
+        Oversize = "oversize",
+    }
+}
+
+label! {
     /// How a plugin broke the boundary's rules without harm to others.
     Protocol {
         /// A chunk for a task that the engine does not have.
@@ -80,6 +118,14 @@ label! {
         UnknownToken = "unknown_token",
         /// A chunk that the host could not process.
         BadChunk = "bad_chunk",
+        /// A push while no step of the engine ran.
+        PushOutsideStep = "push_outside_step",
+        /// A push from another thread than the one that runs step.
+        PushOtherThread = "push_other_thread",
+        /// A push or a service that named a worker which never was.
+        UnknownWorker = "unknown_worker",
+        /// A service that named a worker whose engine was destroyed.
+        ServiceAfterDestroy = "service_after_destroy",
     }
 }
 

@@ -1,13 +1,16 @@
 //! The values behind the names: one registry, handles made once, label children cached where tokens flow.
 
+use std::sync::Arc;
+
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    Opts, Registry, TextEncoder,
+    CounterVec, Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, Opts, Registry, TextEncoder,
 };
 
-use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason, Restart};
+use super::labels::{FinishReason, FrameKind, LinkError, LoadStage, Protocol, Reason, Restart};
 use super::names::{self, Family};
+use super::transport::TransportMetrics;
 
 /// All metrics of one host.
 pub struct Metrics {
@@ -41,8 +44,12 @@ pub struct Metrics {
     pub queue_depth: IntGauge,
     /// Waits for a slot, in seconds.
     pub queue_wait: Histogram,
+    /// Fields of requests that nobody knows.
+    pub unknown_fields: IntCounter,
     /// Streams ended because the client did not read.
     pub slow_clients: IntCounter,
+    /// Links between stages.
+    pub transport: Arc<TransportMetrics>,
 }
 
 /// The children of one served model; cheap to clone, free of lookups.
@@ -99,12 +106,21 @@ impl Metrics {
         let load_errors = counters(r, &names::PLUGIN_LOAD_ERRORS);
         let sent = counters(r, &names::TRANSPORT_SENT);
         let received = counters(r, &names::TRANSPORT_RECV);
-        for kind in FrameKind::ALL {
-            sent.with_label_values(&[kind.name()]).inc_by(0);
-            received.with_label_values(&[kind.name()]).inc_by(0);
-        }
-        histogram(r, &names::TRANSPORT_SEND_SECONDS);
-        histogram(r, &names::TRANSPORT_RECV_SECONDS);
+        let errors = counters(r, &names::LINK_ERRORS);
+        let transport = Arc::new(TransportMetrics {
+            sent: FrameKind::ALL.iter().map(|v| sent.with_label_values(&[v.name()])).collect(),
+            received: FrameKind::ALL.iter().map(|v| received.with_label_values(&[v.name()])).collect(),
+            send_seconds: histogram(r, &names::TRANSPORT_SEND_SECONDS),
+            recv_seconds: histogram(r, &names::TRANSPORT_RECV_SECONDS),
+            errors: LinkError::ALL.iter().map(|v| errors.with_label_values(&[v.name()])).collect(),
+            up: gauges(r, &names::LINK_UP),
+            frames: counters(r, &names::LINK_FRAMES),
+            bytes: counters(r, &names::LINK_BYTES),
+            unfinished: gauges(r, &names::LINK_UNFINISHED),
+            last_frame: gauges(r, &names::LINK_LAST_FRAME),
+            blocked: seconds(r, &names::LINK_BLOCKED),
+            known: Default::default(),
+        });
         gauges(r, &names::BUILD_INFO).with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
         Metrics {
             http_requests: counters(r, &names::HTTP_REQUESTS),
@@ -133,11 +149,17 @@ impl Metrics {
             inflight: int_gauge(r, &names::INFLIGHT),
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
+            unknown_fields: keep(
+                r,
+                IntCounter::new(names::UNKNOWN_FIELDS.name, names::UNKNOWN_FIELDS.help)
+                    .expect("PANIC: the name is valid"),
+            ),
             slow_clients: keep(
                 r,
                 IntCounter::new(names::SLOW_CLIENTS.name, names::SLOW_CLIENTS.help)
                     .expect("PANIC: the name is valid"),
             ),
+            transport,
             registry,
         }
     }
@@ -155,7 +177,12 @@ impl Metrics {
 
     /// Books one broken rule of the plugin boundary.
     pub fn protocol_error(&self, kind: Protocol) {
-        self.protocol[kind as usize].inc();
+        self.protocol_errors(kind, 1);
+    }
+
+    /// Books so many.
+    pub fn protocol_errors(&self, kind: Protocol, n: u64) {
+        self.protocol[kind as usize].inc_by(n);
     }
 
     /// Books one plugin that could not be brought up.
@@ -271,6 +298,10 @@ fn counters(registry: &Registry, f: &Family) -> IntCounterVec {
     keep(registry, IntCounterVec::new(opts(f), f.labels).expect("PANIC: the name is valid"))
 }
 
+fn seconds(registry: &Registry, f: &Family) -> CounterVec {
+    keep(registry, CounterVec::new(opts(f), f.labels).expect("PANIC: the name is valid"))
+}
+
 fn gauges(registry: &Registry, f: &Family) -> GaugeVec {
     keep(registry, GaugeVec::new(opts(f), f.labels).expect("PANIC: the name is valid"))
 }
@@ -292,6 +323,7 @@ fn histogram(registry: &Registry, f: &Family) -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::labels::Side;
     use crate::telemetry::names::Type;
 
     #[test]
@@ -299,6 +331,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.model("m");
         metrics.worker("m", "w");
+        let _peer = metrics.transport.peer("p", Side::Opened, "a");
         metrics.http("/livez", 200, 0.1);
         metrics.loaded("m", "CPU", 1.0, 1.0);
         metrics.plugin_generations("p", 1);

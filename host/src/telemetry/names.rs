@@ -100,6 +100,20 @@ families! {
     TRANSPORT_RECV_SECONDS: Contract Histogram "cascadia_transport_recv_payload_seconds" [] FRAME_BUCKETS,
         "Time from a tensor frame's header to its full payload.";
 
+    LINK_UP: Own Gauge "cascadia_link_up" ["plugin", "side", "address"] &[],
+        "Links between stages that are up, by the address they were opened to or accepted at; 0 once they broke.";
+    LINK_FRAMES: Own Counter "cascadia_link_frames_total" ["plugin", "side", "address", "direction"] &[],
+        "Whole frames that went over links.";
+    LINK_BYTES: Own Counter "cascadia_link_bytes_total" ["plugin", "side", "address", "direction"] &[],
+        "Bytes that went over links, those of unfinished frames too.";
+    LINK_UNFINISHED: Own Gauge "cascadia_link_unfinished_frames" ["plugin", "side", "address", "direction"] &[],
+        "Frames that have begun and are not whole; above 0 while the bytes stand still, the link is stalled, else idle.";
+    LINK_LAST_FRAME: Own Gauge "cascadia_link_last_frame_timestamp_seconds" ["plugin", "side", "address", "direction"] &[],
+        "When the last whole frame went over, in Unix time; 0 before the first.";
+    LINK_BLOCKED: Own Counter "cascadia_link_send_blocked_seconds_total" ["plugin", "side", "address"] &[],
+        "Time that sends waited for the peer to read.";
+    LINK_ERRORS: Own Counter "cascadia_link_errors_total" ["reason"] &[],
+        "Peers that were refused or refused us, and links that ended otherwise than by an orderly close.";
     QUEUE_DEPTH: Own Gauge "cascadia_queue_depth" [] &[],
         "Generation requests that wait for a slot.";
     QUEUE_WAIT: Own Histogram "cascadia_queue_wait_seconds" [] QUEUE_BUCKETS,
@@ -126,6 +140,8 @@ families! {
         "Plugins that could not be brought up, by the stage that failed.";
     PLUGIN_PROTOCOL: Own Counter "cascadia_plugin_protocol_errors_total" ["kind"] &[],
         "Chunks that broke the rules of the plugin boundary and were dropped or repaired.";
+    UNKNOWN_FIELDS: Own Counter "cascadia_api_unknown_fields_total" [] &[],
+        "Fields of requests that nobody knows and that were ignored; many mean a client that expects another server.";
     SLOW_CLIENTS: Own Counter "cascadia_slow_clients_total" [] &[],
         "Streams ended because the client did not read.";
     BUILD_INFO: Own Gauge "cascadia_build_info" ["version"] &[],

@@ -61,6 +61,11 @@ impl PluginMetrics {
         PluginMetrics { metrics, state: RwLock::default() }
     }
 
+    /// The host's own metrics.
+    pub fn host(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     /// A handle (from 1) for the series; the same request gives the same handle.
     pub fn register(
         &self,

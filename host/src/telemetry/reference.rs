@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::labels::{FinishReason, FrameKind, LoadStage, Protocol, Reason, Restart};
+use super::labels::{
+    Direction, FinishReason, FrameKind, LinkError, LoadStage, Protocol, Reason, Restart, Side,
+};
 use super::names::{ALL, Family, Origin, Type};
 
 /// The whole document.
@@ -28,6 +30,9 @@ pub fn markdown() -> String {
         ("kind (transport)", list(FrameKind::ALL.iter().map(|v| v.name()))),
         ("kind (plugin protocol)", list(Protocol::ALL.iter().map(|v| v.name()))),
         ("stage", list(LoadStage::ALL.iter().map(|v| v.name()))),
+        ("direction", list(Direction::ALL.iter().map(|v| v.name()))),
+        ("side", list(Side::ALL.iter().map(|v| v.name()))),
+        ("reason (links)", list(LinkError::ALL.iter().map(|v| v.name()))),
         ("reason (restarts)", list(Restart::ALL.iter().map(|v| v.name()))),
     ] {
         writeln!(out, "| {label} | {values} |").unwrap_or_default();
@@ -88,6 +93,18 @@ Delivery is stamped when bytes are handed to the client's connection. A write wi
 gives k inter-token samples of dt/k; the first write with tokens is the time to first token, however many it holds. A
 unary answer is stamped as its tokens are collected, and booked when its body is handed over.
 
+## Links between stages
+
+`address` is the one that a stage was told to open or to listen at, `side` says which. The series of an address go with the
+last engine that uses it; links beyond 16 addresses of an engine are counted under `other`.
+
+| link | `cascadia_link_unfinished_frames` | rate of `cascadia_link_bytes_total` | `cascadia_link_up` |
+| --- | --- | --- | --- |
+| idle | 0 | 0 | 1 |
+| working | 0 or 1 | above 0 | 1 |
+| stalled: the peer does not read, or stopped inside a frame | 1 | 0 | 1 |
+| broken | 0 | 0 | 0 |
+
 ## Differences from the contract's text
 
 - Closed label sets (`reason`, `kind`, `finish_reason` of each served model) stand at 0 from the start, where the
@@ -95,7 +112,8 @@ unary answer is stamped as its tokens are collected, and booked when its body is
 - There is a queue, with its depth and its waits, before `capacity` is answered; `--max-queued 0` gives the contract's
   own behaviour.
 - `status` has the value `499` for a request whose client left before a head was sent.
-- This version has no links between stages: the transport families stand at 0.
+- The transport families stand at 0 where no engine uses links. Beside them the `cascadia_link_` families tell a stalled
+  link from an idle one; they also count bytes of frames that never became whole.
 - `ov-genai` streams token by token with and without `cb`; the contract's paragraph about whole responses holds for any
   engine that delivers its answer in one chunk.
 

@@ -1,9 +1,15 @@
 //! What the host lends. All services are `[any]`, valid for ever, and must not be called after `destroy` of the worker
 //! they name. `worker` is the pointer that `new_builder` was given.
+//!
+//! `[any]` says here that a function may be called from every thread beside everything else. Two kinds wait by their
+//! nature: [`TransportV1`] waits for the link, up to the deadline it is given, and [`DlopenV1::open`] for the loader's
+//! lock and the library's initialisers. Neither may be called while a lock is held that `submit` or `cancel` needs, nor
+//! from inside these two.
 
 #![expect(unsafe_code, reason = "declares a table with a pointer to an atomic word as shareable")]
 
-use super::prim::{Array, ErrOut, Str};
+use super::prim::{Array, ErrOut, Str, StrOut};
+use super::task::Trace;
 use core::ffi::c_void;
 
 /// [`LogV1`] levels.
@@ -133,9 +139,41 @@ table! {
 }
 
 table! {
+    /// `cascadia.host.trace/1`: spans and events of a plugin in the host's traces, at debug level under the target
+    /// `plugin`.
+    TraceV1 as "cascadia_host_trace_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// Opens a span; a handle, 0 where none is kept (the level is off, the worker is unknown, or it has too many open
+        /// ones). It stands in the trace `parent` (all zero = none) and, where `under` is the handle of an open span of
+        /// the same worker, inside that. `fields` are [`super::prim::Kv`]s; no prompt or answer text.
+        span_start: unsafe extern "C" fn(worker: *mut c_void, parent: Trace, under: u64, name: Str, fields: Array) -> u64,
+        /// Ends a span. A handle that is unknown, 0 or ended is ignored.
+        span_end: unsafe extern "C" fn(worker: *mut c_void, span: u64),
+        /// Something happened, inside a span or (0) outside of any. In a span that is unknown or ended: ignored.
+        event: unsafe extern "C" fn(worker: *mut c_void, span: u64, name: Str, fields: Array),
+    }
+}
+
+table! {
+    /// `cascadia.host.fault/1`: how a plugin says that an engine is lost although no call of it fails.
+    FaultV1 as "cascadia_host_fault_v1" {
+        /// Size of this struct as the host was built.
+        struct_size: u32,
+        /// No flag is defined; 0.
+        flags: u32,
+        /// A thread that the worker's engine cannot do without has died, for the reason in one line. The host treats it
+        /// as a failed step: the worker's tasks fail, and it is built anew. Of several reports the first counts.
+        report: unsafe extern "C" fn(worker: *mut c_void, message: Str),
+    }
+}
+
+table! {
     /// Part of a frame to send.
     IoVec as "cascadia_iovec" {
-        /// First byte.
+        /// First byte; may be null when `len` is 0.
         ptr: *const u8,
         /// Length in bytes.
         len: usize,
@@ -147,7 +185,8 @@ table! {
     FrameOut as "cascadia_frame_out" {
         /// The receiver's context.
         ctx: *mut c_void,
-        /// Takes the frame, borrowed for the call. For raw frames `dtype` and `dims` (`u64`) are empty.
+        /// Takes the frame, borrowed for the call. For raw frames `dtype` is 0 and `dims` (`u64`) are empty. Any function
+        /// of the transport may be called from inside it.
         set: unsafe extern "C" fn(ctx: *mut c_void, kind: u32, dtype: u32, dims: Array, payload: Str),
     }
 }
@@ -157,22 +196,99 @@ pub const FRAME_TENSOR: u32 = 1;
 /// [`TransportV1`] frame kind: control bytes.
 pub const FRAME_RAW: u32 = 2;
 
+/// Element types of tensor frames. Elements are little-endian and lie in row-major order without gaps. An unknown number is
+/// refused, never read as another type.
+pub mod dtype {
+    /// IEEE 754 binary32, 4 bytes.
+    pub const F32: u32 = 1;
+    /// IEEE 754 binary16, 2 bytes.
+    pub const F16: u32 = 2;
+    /// bfloat16, 2 bytes.
+    pub const BF16: u32 = 3;
+    /// Signed, 1 byte.
+    pub const I8: u32 = 4;
+    /// Unsigned, 1 byte.
+    pub const U8: u32 = 5;
+    /// Signed, 4 bytes.
+    pub const I32: u32 = 6;
+    /// Signed, 8 bytes.
+    pub const I64: u32 = 7;
+    /// Unsigned, 4 bytes.
+    pub const U32: u32 = 8;
+
+    /// Bytes of one element; none for a number that is no type.
+    pub const fn size(dtype: u32) -> Option<u64> {
+        match dtype {
+            I8 | U8 => Some(1),
+            F16 | BF16 => Some(2),
+            F32 | I32 | U32 => Some(4),
+            I64 => Some(8),
+            _ => None,
+        }
+    }
+}
+
 table! {
-    /// `cascadia.host.transport/1`: links between pipeline stages, with the host's deadlines and metrics.
+    /// `cascadia.host.transport/1`: links between pipeline stages, with the host's deadlines, bounds and metrics.
+    ///
+    /// Links and listeners are named by handles, which are never 0 and never used again: a call with the handle of
+    /// something closed answers CLOSED. They belong to the worker that made them, and the host closes them when the worker's
+    /// engine is destroyed or was never built.
+    ///
+    /// # Addresses
+    /// `host:port` is TCP, with an IPv6 address in brackets; `:port` means this machine only (127.0.0.1); port 0 of a
+    /// listener is any free one. `unix:/path` is a Unix socket of mode 0600, removed when its listener is closed. Nothing
+    /// is encrypted or signed: other machines must be trusted, or reached through something that does it.
+    ///
+    /// # Deadlines
+    /// Every `deadline_ns` is a moment of [`ClockV1`], at most an hour ahead (later ones count as an hour); one that has
+    /// passed lets the call do what can be done at once. 0 is the host's default: 60 s from now, and where bytes move 60 s
+    /// after the last one moved, 10 minutes in all. A call that runs out answers DEADLINE_EXCEEDED. All functions but
+    /// `poll_fd`, `close` and `listen` wait: they are for the plugin's own threads and for `step`, never for `submit` or `cancel`.
+    ///
+    /// # Frames
+    /// A frame comes whole or not at all, and frames of one link come in the order in which their `send` calls began to
+    /// write. One call of `send` and one of `recv` works on a link at a time, beside each other; further callers wait within
+    /// their deadlines. A tensor frame has at most 8 dimensions and 512 MiB, and its bytes are exactly those of its type and
+    /// dimensions; a raw frame has at most 1 MiB. What is larger is refused before memory is taken for it: by `send`, and
+    /// from a peer by ending the link.
+    ///
+    /// # When a link ends
+    /// A link that the peer closed, that broke, or on which the peer broke these rules, answers NOT_CONNECTED from then on, with
+    /// the reason. Frames that came whole before a peer's orderly close can still be received. A dead machine or a cut network is
+    /// found within about a minute on an idle link, by TCP's keep-alive; with bytes on their way to it by the deadline of
+    /// who waits, or by the system after a quarter of an hour. A process that hangs is for deadlines alone. Nothing is
+    /// dialled again by itself.
     TransportV1 as "cascadia_host_transport_v1" {
         /// Size of this struct as the host was built.
         struct_size: u32,
         /// No flag is defined; 0.
         flags: u32,
-        /// A link to a peer, null on failure.
-        open: unsafe extern "C" fn(worker: *mut c_void, peer: Str, deadline_ns: u64, err: ErrOut) -> *mut c_void,
-        /// Sends one frame made of [`IoVec`]s; returns when the link has taken all of it.
-        send: unsafe extern "C" fn(link: *mut c_void, kind: u32, dtype: u32, dims: Array, parts: Array, deadline_ns: u64, err: ErrOut) -> u32,
-        /// Receives one frame.
-        recv: unsafe extern "C" fn(link: *mut c_void, deadline_ns: u64, out: FrameOut, err: ErrOut) -> u32,
-        /// A descriptor that is readable when a frame waits; -1 = none.
-        poll_fd: unsafe extern "C" fn(link: *mut c_void) -> i32,
-        /// Closes the link.
-        close: unsafe extern "C" fn(link: *mut c_void),
+        /// A listener at `address`, 0 on failure; the bound address, as `open` takes it, goes to `bound`. `purpose` says
+        /// what is spoken here, at most 512 bytes, such as `my-engine/activations/2 model=DIGEST`: only a peer that opens
+        /// with the same text is let in. A worker has at most 8 listeners. INVALID_CONFIG for an address that is none,
+        /// BACKEND where it cannot be bound, QUEUE_FULL at the limit, CLOSED for a worker that is closed.
+        listen: unsafe extern "C" fn(worker: *mut c_void, address: Str, purpose: Str, bound: StrOut, err: ErrOut) -> u64,
+        /// A link to the next peer that came with the right hello, 0 on failure. Strangers, peers of another version or
+        /// purpose, and those that say nothing for 5 s are sent away, and the wait goes on. A worker has at most 64 links.
+        accept: unsafe extern "C" fn(listener: u64, deadline_ns: u64, err: ErrOut) -> u64,
+        /// A link to the peer that listens at `address`, 0 on failure. A peer that is not there yet is tried again until the
+        /// deadline, then NOT_CONNECTED; DEADLINE_EXCEEDED when it is there and does not accept. PEER_REJECTED at once, with
+        /// the reason, when it speaks another version, has another purpose, or is something else.
+        open: unsafe extern "C" fn(worker: *mut c_void, address: Str, purpose: Str, deadline_ns: u64, err: ErrOut) -> u64,
+        /// Sends one frame made of [`IoVec`]s; returns when the system has taken all of it, which says nothing of the peer.
+        /// `dims` are `u64`; `dtype` and `dims` are those of [`dtype`] for tensors, 0 and empty for raw frames. A peer that
+        /// does not read makes it wait once the sockets' buffers are full. INVALID_CONFIG for a frame that is against
+        /// the rules, which leaves the link as it was. A deadline that passes before the first byte was written leaves the
+        /// link as it was; one that passes inside the frame ends the link.
+        send: unsafe extern "C" fn(link: u64, kind: u32, dtype: u32, dims: Array, parts: Array, deadline_ns: u64, err: ErrOut) -> u32,
+        /// Receives one frame. What has come of a frame when the deadline passes is kept, and the next call goes on with it,
+        /// so that a short deadline loses nothing; but a frame that has begun and stands still for 30 s ends the link.
+        recv: unsafe extern "C" fn(link: u64, deadline_ns: u64, out: FrameOut, err: ErrOut) -> u32,
+        /// A descriptor to poll for reading: readable when (a part of) a frame, or the link's end, waits. -1 for a link that is
+        /// closed. Only to poll, and not after `close`.
+        poll_fd: unsafe extern "C" fn(link: u64) -> i32,
+        /// Closes a link or listener, from any thread; calls that wait on it answer CLOSED. Nothing for a closed handle.
+        close: unsafe extern "C" fn(handle: u64),
     }
 }

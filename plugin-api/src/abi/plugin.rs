@@ -8,7 +8,7 @@ table! {
     EngineInfo as "cascadia_engine_info" {
         /// In: the size the host offers; the plugin fills no field beyond it.
         struct_size: u32,
-        /// No flag is defined; 0.
+        /// In: 0, and left alone by a plugin that knows no flag. None is defined.
         flags: u32,
         /// Name by which `new_builder` finds it; unique in the plugin, `[a-z0-9-]+`.
         name: Str,

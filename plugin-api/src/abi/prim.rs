@@ -133,7 +133,9 @@ table! {
 }
 
 table! {
-    /// Where a failing call says why. A call that answers a code other than 0 sets it once, before it returns.
+    /// Where a failing call says why. A call that answers a code other than 0 sets it once, before it returns, with the
+    /// code that it answers. Where the two differ the answered one counts; a call that answers 0 has not failed, whatever
+    /// it said.
     ErrOut as "cascadia_err_out" {
         /// The receiver's context.
         ctx: *mut c_void,

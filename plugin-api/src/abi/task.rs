@@ -19,6 +19,9 @@ pub const GRAMMAR_JSON_SCHEMA: u32 = 1;
 pub const GRAMMAR_REGEX: u32 = 2;
 /// [`Grammar::kind`]: text is a context-free grammar in Lark form.
 pub const GRAMMAR_LARK: u32 = 3;
+/// [`Grammar::kind`]: the host keeps the grammar; the engine asks for a mask before each token
+/// ([`crate::ext::draft::token_mask`]). The text is empty.
+pub const GRAMMAR_MASK: u32 = 4;
 
 table! {
     /// W3C trace context; all zero = none.

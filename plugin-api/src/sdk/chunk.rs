@@ -110,6 +110,12 @@ impl Sink {
         Sink { inner, batch: Vec::new(), stopped: false, ended: None }
     }
 
+    /// The sink of the boundary, for an engine in another language behind this one. It may be pushed into from this
+    /// thread until `step` returns.
+    pub fn raw(&self) -> abi::engine::Sink {
+        self.inner
+    }
+
     /// Delivers a batch. One call for all tasks of a step is the cheap way.
     pub fn push(&mut self, chunks: &[Chunk<'_>]) -> Flow {
         if let Some(ended) = &mut self.ended {

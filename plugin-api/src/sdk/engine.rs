@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Error, Result, Sink, Task, Worker};
+use super::{Error, Extensions, Result, Sink, Task, Worker};
 use crate::abi::{self, code, prim::Str};
 
 /// One engine of a plugin.
@@ -22,9 +23,20 @@ pub trait Plugin {
     /// The engines, in a fixed order.
     fn engines() -> &'static [EngineInfo];
 
+    /// Runs once when the library was opened, before all else; the host's services are there.
+    /// Quick: no device, no model. An error refuses the plugin with its text.
+    fn start() -> Result<()> {
+        Ok(())
+    }
+
     /// How well `engine` suits this machine, 0 = not at all. Quick; touches no device.
     fn score(_engine: &str) -> u32 {
         1
+    }
+
+    /// Ids of the extensions that at least one of its engines has ([`crate::abi::ids`]); of others the host gets none.
+    fn extensions() -> &'static [&'static str] {
+        &[]
     }
 
     /// A builder for `engine`. `worker` names the instance to the host.
@@ -79,6 +91,46 @@ pub trait Engine: Send + Sync {
 
     /// The load at this moment; must not block.
     fn load(&self) -> Load;
+
+    /// What this engine has of the plugin's extensions.
+    fn extensions(&self) -> Extensions<'_> {
+        Extensions::default()
+    }
+}
+
+/// For engines whose own threads need to reach them.
+impl<E: Engine + ?Sized> Engine for Arc<E> {
+    fn warmup(&self, progress: &Progress) -> Result<()> {
+        (**self).warmup(progress)
+    }
+
+    fn submit(&self, task: Task) -> Result<()> {
+        (**self).submit(task)
+    }
+
+    fn step(&self, budget: Duration, sink: &mut Sink) -> Result<Next> {
+        (**self).step(budget, sink)
+    }
+
+    fn cancel(&self, task: u64) {
+        (**self).cancel(task);
+    }
+
+    fn close(&self, deadline: Duration) -> Result<()> {
+        (**self).close(deadline)
+    }
+
+    fn card(&self) -> Card {
+        (**self).card()
+    }
+
+    fn load(&self) -> Load {
+        (**self).load()
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        (**self).extensions()
+    }
 }
 
 /// What a step left to do.
@@ -176,7 +228,7 @@ impl Card {
     }
 }
 
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -21,9 +21,12 @@ const fn size<T>() -> u32 {
 ///
 /// # Safety
 /// As [`abi::entry::Entry::init`].
-pub unsafe fn init(plugin: &'static str, host: *const HostV1, err: ErrOut) -> u32 {
-    // SAFETY: the host's promise.
-    guard(Some(err), || unsafe { super::host::init(plugin, host) })
+pub unsafe fn init<P: Plugin>(plugin: &'static str, host: *const HostV1, err: ErrOut) -> u32 {
+    guard(Some(err), || {
+        // SAFETY: the host's promise.
+        unsafe { super::host::init(plugin, host) }?;
+        P::start()
+    })
 }
 
 /// `get_extension` of the entry.
@@ -45,7 +48,9 @@ pub unsafe extern "C" fn get_extension<P: Plugin>(id: Str) -> *const c_void {
     } else if is(ids::LOAD_REPORT) {
         (&raw const LOAD).cast()
     } else {
-        core::ptr::null()
+        let offered = || P::extensions().iter().any(|known| known.as_bytes() == id);
+        let table = super::ext::table(id).filter(|_| guard_value(false, offered));
+        table.unwrap_or(core::ptr::null())
     }
 }
 
@@ -207,7 +212,7 @@ static ENGINE: EngineV1 =
 
 /// # Safety
 /// `engine` must come from `build` and not be destroyed.
-unsafe fn with_engine(
+pub(super) unsafe fn with_engine(
     engine: *mut c_void,
     err: Option<ErrOut>,
     body: impl FnOnce(&dyn Engine) -> super::Result<()>,
@@ -226,15 +231,7 @@ unsafe extern "C" fn warmup(engine: *mut c_void, progress: abi::prim::Progress, 
 
 unsafe extern "C" fn submit(engine: *mut c_void, task: *const abi::task::Task, err: ErrOut) -> u32 {
     // SAFETY: the host's promise: the task and its views are lent for the call.
-    unsafe {
-        with_engine(engine, Some(err), |engine| {
-            let task = task.as_ref().ok_or_else(|| Error::config("the host passed no task"))?;
-            if task.struct_size < size::<abi::task::Task>() {
-                return Err(Error::config("the host's task is too small"));
-            }
-            engine.submit(Task::read(task))
-        })
-    }
+    unsafe { with_engine(engine, Some(err), |engine| engine.submit(Task::sized(task)?)) }
 }
 
 unsafe extern "C" fn step(
@@ -340,7 +337,7 @@ macro_rules! export_plugin {
                 err: $crate::abi::prim::ErrOut,
             ) -> u32 {
                 // SAFETY: passed on to the host.
-                unsafe { $crate::sdk::export::init($id, host, err) }
+                unsafe { $crate::sdk::export::init::<$plugin>($id, host, err) }
             }
 
             #[unsafe(no_mangle)]

@@ -34,7 +34,7 @@ pub(super) fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
 }
 
-fn text(payload: &(dyn std::any::Any + Send)) -> &str {
+pub(super) fn text(payload: &(dyn std::any::Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()
         .copied()

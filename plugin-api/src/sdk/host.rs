@@ -8,12 +8,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{Error, Result};
+use crate::abi::code;
 use crate::abi::entry::HostV1;
 use crate::abi::host as wire;
 use crate::abi::ids;
 use crate::abi::prim::{Array, ErrOut, Kv, Str};
 
-struct Services {
+pub(super) struct Services {
     plugin: &'static str,
     log: Option<&'static wire::LogV1>,
     metrics: Option<&'static wire::MetricsV1>,
@@ -22,9 +23,17 @@ struct Services {
     wake: Option<&'static wire::WakeV1>,
     heartbeat: Option<&'static wire::HeartbeatV1>,
     dlopen: Option<&'static wire::DlopenV1>,
+    pub(super) trace: Option<&'static wire::TraceV1>,
+    pub(super) fault: Option<&'static wire::FaultV1>,
+    transport: Option<&'static wire::TransportV1>,
 }
 
 static SERVICES: OnceLock<Services> = OnceLock::new();
+
+/// The host's tables, after `init`.
+pub(super) fn services() -> Option<&'static Services> {
+    SERVICES.get()
+}
 
 /// Keeps the host's tables.
 ///
@@ -50,6 +59,9 @@ pub(super) unsafe fn init(plugin: &'static str, host: *const HostV1) -> Result<(
             wake: find(host, ids::HOST_WAKE),
             heartbeat: find(host, ids::HOST_HEARTBEAT),
             dlopen: find(host, ids::HOST_DLOPEN),
+            trace: find(host, ids::HOST_TRACE),
+            fault: find(host, ids::HOST_FAULT),
+            transport: find(host, ids::HOST_TRANSPORT),
         }
     };
     SERVICES.get_or_init(|| services);
@@ -252,12 +264,20 @@ pub fn dlopen(path: &Path, global: bool) -> Result<Dependency> {
     }
 }
 
-fn kvs(pairs: &[(&str, &str)]) -> Vec<Kv> {
+pub(super) fn kvs(pairs: &[(&str, &str)]) -> Vec<Kv> {
     pairs.iter().map(|(k, v)| Kv { key: Str::new(k.as_bytes()), value: Str::new(v.as_bytes()) }).collect()
 }
 
+/// The host's links, where it lends them.
+pub(super) fn transport() -> Result<&'static wire::TransportV1> {
+    SERVICES
+        .get()
+        .and_then(|s| s.transport)
+        .ok_or_else(|| Error::new(code::UNSUPPORTED, "this host has no links between stages"))
+}
+
 /// An [`ErrOut`] that puts what comes into `slot`.
-fn collect(slot: &mut Option<Error>) -> ErrOut {
+pub(super) fn collect(slot: &mut Option<Error>) -> ErrOut {
     unsafe extern "C" fn set(ctx: *mut c_void, code: u32, message: Str, details: Str) {
         // SAFETY: `ctx` is the slot below, alive for the call; the texts are lent for it.
         unsafe {

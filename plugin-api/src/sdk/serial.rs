@@ -1,5 +1,5 @@
 //! For engines that want one thread and `&mut self`: [`Serial`] queues what comes from other threads and hands it over
-//! at the next step.
+//! at the next step. It has no extensions: an engine with some implements [`Engine`] itself.
 
 #![expect(
     clippy::disallowed_types,

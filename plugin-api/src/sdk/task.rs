@@ -1,6 +1,7 @@
 //! A task as an engine keeps it: owned, typed, neutral values where the client said nothing.
 #![expect(unsafe_code, reason = "reads the borrowed task of the boundary once")]
 
+use super::{Error, Result, TraceContext};
 use crate::abi;
 use crate::abi::prim::{Kv, Str};
 use crate::abi::task as wire;
@@ -16,6 +17,8 @@ pub enum GrammarKind {
     Regex,
     /// The text is a context-free grammar in Lark form.
     Lark,
+    /// Kept by the host: ask for a mask before each token ([`super::TokenMask`]).
+    Mask,
     /// A kind that this build does not know.
     Unknown(u32),
 }
@@ -60,6 +63,8 @@ pub struct Task {
     pub request_id: String,
     /// Session for affinity; empty = none.
     pub session_id: String,
+    /// Trace to continue.
+    pub trace: TraceContext,
     /// The served name.
     pub model: String,
     /// The prompt.
@@ -99,11 +104,24 @@ pub struct Task {
 }
 
 impl Task {
-    /// Copies a task of the boundary.
+    /// Copies a task of the boundary; refuses one that is not there or too small.
     ///
     /// # Safety
+    /// `task` must be null or readable as far as its `struct_size` says, and everything it points to.
+    pub(super) unsafe fn sized(task: *const wire::Task) -> Result<Task> {
+        // SAFETY: the caller's promise; no field is read before the size was looked at.
+        unsafe {
+            let task = task.as_ref().ok_or_else(|| Error::config("the host passed no task"))?;
+            if (task.struct_size as usize) < size_of::<wire::Task>() {
+                return Err(Error::config("the host's task is too small"));
+            }
+            Ok(Task::read(task))
+        }
+    }
+
+    /// # Safety
     /// `task` and everything it points to must be readable during the call.
-    pub(super) unsafe fn read(task: &wire::Task) -> Task {
+    unsafe fn read(task: &wire::Task) -> Task {
         // SAFETY: of all unsafe reads below: the caller vouches for the task and its views.
         let text = |s: Str| unsafe { s.text() }.into_owned();
         // SAFETY: as above.
@@ -114,6 +132,7 @@ impl Task {
             group: task.group,
             request_id: text(task.request_id),
             session_id: text(task.session_id),
+            trace: TraceContext::read(&task.trace),
             model: text(task.model),
             tokens: ids(task.tokens),
             text: text(task.text),
@@ -159,6 +178,7 @@ fn kind(kind: u32) -> GrammarKind {
         wire::GRAMMAR_JSON_SCHEMA => GrammarKind::JsonSchema,
         wire::GRAMMAR_REGEX => GrammarKind::Regex,
         wire::GRAMMAR_LARK => GrammarKind::Lark,
+        wire::GRAMMAR_MASK => GrammarKind::Mask,
         other => GrammarKind::Unknown(other),
     }
 }

@@ -3,9 +3,14 @@
 //! Holds: tasks without a pace of their own share one beat, so that their chunks come in one push. Pure: time is passed
 //! in; what blocks, panics or pushes is told to the engine, which does it.
 
-use cascadia_plugin_api::sdk::Next;
+use std::sync::Arc;
 
+use cascadia_plugin_api::sdk::{MaskFiller, Masks, Next};
+use parking_lot::Mutex;
+
+use crate::breach::Breach;
 use crate::cache::Cache;
+use crate::ext::kv_log::{Log, SharedLog};
 use crate::options::Options;
 use crate::run::{Fault, Run, Went, next_beat};
 use crate::script::{End, Token};
@@ -34,6 +39,7 @@ pub(crate) struct Batch {
     lost: u64,
     tray: Tray,
     cache: Cache,
+    log: SharedLog,
     tick: u64,
     pace: u64,
     block_size: u64,
@@ -42,13 +48,15 @@ pub(crate) struct Batch {
 impl Batch {
     /// An empty batch.
     pub(crate) fn new(options: &Options) -> Batch {
+        let log = Arc::new(Mutex::new(Log::new(options)));
         Batch {
             runs: Vec::with_capacity(options.slots),
             late: Vec::new(),
             over: Vec::new(),
             lost: 0,
             tray: Tray::default(),
-            cache: Cache::new(options.prefix_cache),
+            cache: Cache::new(options.prefix_cache, Arc::clone(&log)),
+            log,
             tick: 0,
             pace: options.pace_ns(),
             block_size: options.kv_block_size,
@@ -57,7 +65,8 @@ impl Batch {
 
     /// Takes a task into a slot.
     pub(crate) fn admit(&mut self, mut run: Run, now: u64) {
-        run.cached = self.cache.take(&run.task.cache_salt, &run.task.tokens);
+        let task = &run.task;
+        run.cached = self.cache.take(&task.cache_salt, &task.adapter, &task.tokens, now);
         run.start(now, self.pace);
         self.runs.push(run);
     }
@@ -75,13 +84,56 @@ impl Batch {
         }
     }
 
+    /// Holds a task in progress, or lets it go on.
+    pub(crate) fn pause(&mut self, task: u64, hold: bool) {
+        if let Some(run) = self.runs.iter_mut().find(|run| run.task.id == task) {
+            run.paused = hold;
+        }
+    }
+
+    /// What the prefix cache writes its events into.
+    pub(crate) fn log(&self) -> SharedLog {
+        Arc::clone(&self.log)
+    }
+
+    /// The prompt and the answer so far of a task in progress, where another engine could go on with it.
+    pub(crate) fn sequence(&self, task: u64) -> Option<Vec<u32>> {
+        self.runs.iter().find(|run| run.task.id == task && run.masked.is_none()).map(Run::sequence)
+    }
+
+    /// Asks for the masks of the tasks that are due; once for all of them.
+    pub(crate) fn ask(&mut self, filler: &MaskFiller, vocabulary: usize, masks: &mut Masks, now: u64) {
+        let tick = self.tick;
+        let due = |run: &&mut Run| run.wants_mask(tick, now);
+        let mut due: Vec<_> = self
+            .runs
+            .iter_mut()
+            .filter(due)
+            .filter_map(|run| Some((run.task.id, run.masked.as_deref_mut()?)))
+            .collect();
+        if due.is_empty() {
+            return;
+        }
+        let requests: Vec<_> = due.iter_mut().map(|(task, masked)| masked.request(*task)).collect();
+        let filled = filler.fill(&requests, vocabulary, masks);
+        let mut row = 0;
+        for (_, masked) in due {
+            match &filled {
+                Ok(()) => masked.choose(masks, row),
+                Err(error) => masked.fail(error.clone()),
+            }
+            row += masked.rows();
+        }
+    }
+
     /// Ends all tasks in progress.
     pub(crate) fn end_all(&mut self) {
         self.runs.iter_mut().for_each(Run::end_now);
     }
 
     /// Forgets everything, as a failed engine does.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, now: u64) {
+        self.cache.clear(now);
         self.runs.clear();
         self.late.clear();
         self.over.clear();
@@ -103,12 +155,28 @@ impl Batch {
         self.cache.tokens()
     }
 
+    /// The tasks whose text has not been to the peers, for a stage that has some.
+    pub(crate) fn untravelled(&mut self) -> impl Iterator<Item = &mut Run> {
+        self.runs.iter_mut().filter(|run| !run.travelled)
+    }
+
     /// A task that is due for the first time and holds the step up; each is told once.
     pub(crate) fn take_block(&mut self, now: u64) -> Option<Block> {
         let tick = self.tick;
         let run = self.runs.iter_mut().find(|run| run.order.slow_step_ms > 0 && run.due(tick) <= now)?;
         let ms = std::mem::take(&mut run.order.slow_step_ms);
         Some(Block { task: run.task.id, ms, beat: !run.order.no_beat, watch: run.order.watch_flag })
+    }
+
+    /// A breach that a task commits before its first chunk; each is told once.
+    pub(crate) fn take_breach(&mut self, now: u64) -> Option<(u64, Breach)> {
+        let tick = self.tick;
+        self.runs.iter_mut().filter(|run| run.due(tick) <= now).find_map(|run| {
+            if std::mem::take(&mut run.order.push_from_thread) {
+                return Some((run.task.id, Breach::OtherThread));
+            }
+            std::mem::take(&mut run.order.unknown_finish).then_some((run.task.id, Breach::UnknownFinish))
+        })
     }
 
     /// One step; its chunks are in [`Batch::chunks`] until the next [`Batch::pushed`].

@@ -4,7 +4,7 @@ use cascadia_plugin_api::ext::features as f;
 use cascadia_plugin_api::sdk::{Card, Error, Result};
 
 use crate::options::Options;
-use crate::script::{FIRST_ID, TEXT_IDS};
+use crate::script::SPECIAL;
 
 /// The contents of the messages, a line each, so that the echo repeats just their words.
 const CHAT_TEMPLATE: &str =
@@ -24,7 +24,7 @@ pub(crate) fn card(options: &Options) -> Result<Card> {
     Ok(Card {
         context_length: options.context_length,
         max_tasks: (options.slots + options.max_waiting) as u64,
-        vocab_size: u64::from(FIRST_ID + TEXT_IDS),
+        vocab_size: u64::from(SPECIAL) + 1,
         device: options.device.clone(),
         tokenizer: options.tokenizer.clone(),
         chat_template: if template.is_empty() { CHAT_TEMPLATE.into() } else { template.clone() },

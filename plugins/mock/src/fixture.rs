@@ -1,6 +1,6 @@
 //! Tasks and runs for the tests.
 
-use cascadia_plugin_api::sdk::{GrammarKind, Sampling, Task};
+use cascadia_plugin_api::sdk::{GrammarKind, Sampling, Task, TraceContext};
 
 use crate::options::Options;
 use crate::order::{Order, Raw};
@@ -14,6 +14,7 @@ pub(crate) fn task(id: u64, text: &str) -> Task {
         group: 0,
         request_id: String::new(),
         session_id: String::new(),
+        trace: TraceContext::default(),
         model: "mock".into(),
         tokens: text.bytes().map(u32::from).collect(),
         text: String::new(),
@@ -52,7 +53,7 @@ pub(crate) fn task(id: u64, text: &str) -> Task {
 pub(crate) fn run_of(task: Task, options: &Options) -> Run {
     let text = prompt::text(&task.tokens, &task.text).into_owned();
     let order = Order::read(&Raw::new(), prompt::order_line(&text)).unwrap();
-    Run::new(task, order, &text, options)
+    Run::new(task, order, &text, options, None)
 }
 
 /// A run of this prompt.

@@ -20,6 +20,8 @@ pub(crate) struct Inbox {
     most: usize,
     queue: VecDeque<Run>,
     cancels: Vec<u64>,
+    /// Tasks to be held (true) or to go on.
+    pauses: Vec<(u64, bool)>,
     /// Every task that was accepted and is not over, and how its cancel crashes.
     live: HashMap<u64, Option<Crash>>,
     load: Load,
@@ -35,6 +37,7 @@ impl Inbox {
             most: slots.saturating_add(max_waiting),
             queue: VecDeque::new(),
             cancels: Vec::new(),
+            pauses: Vec::new(),
             live: HashMap::new(),
             load: Load { kv_blocks_total: kv_blocks, ..Load::default() },
             closed: false,
@@ -71,6 +74,18 @@ impl Inbox {
         crash
     }
 
+    /// Notes that a task is to be held, or to go on.
+    pub(crate) fn pause(&mut self, task: u64, hold: bool) {
+        if self.live.contains_key(&task) {
+            self.pauses.push((task, hold));
+        }
+    }
+
+    /// Whether the engine was closed and nothing is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.broken.is_some() || (self.closed && self.live.is_empty())
+    }
+
     /// From now on tasks are refused, and the next step ends those there are.
     pub(crate) fn close(&mut self) {
         self.closed = true;
@@ -89,6 +104,12 @@ impl Inbox {
                     self.queue.remove(at);
                     batch.withdraw(id, now);
                 }
+            }
+        }
+        for (id, hold) in self.pauses.drain(..) {
+            match self.queue.iter_mut().find(|run| run.task.id == id) {
+                Some(run) => run.paused = hold,
+                None => batch.pause(id, hold),
             }
         }
         if self.closed {
@@ -124,6 +145,7 @@ impl Inbox {
         let failed = self.live.len();
         self.queue.clear();
         self.cancels.clear();
+        self.pauses.clear();
         self.live.clear();
         self.load = Load { kv_blocks_total: self.load.kv_blocks_total, ..Load::default() };
         self.broken = Some(error);

@@ -3,9 +3,12 @@
 //! [`builder`] turns [`options`] into an [`engine`]. A task is an [`order`] (its `@mock` line over the engine's defaults)
 //! that plays a [`script`] or the echo of its [`prompt`]; [`inbox`] has the waiting tasks, [`run`] is one in progress,
 //! [`batch`] all of those. They are pure: time is passed in and output is left in a [`tray`]. Only `engine` and `builder` know clocks, locks and the host.
+//! What breaks the contract against the SDK's types is in [`breach`].
+//! [`ext`] has what it does beside generating.
 //! A new fault is a field of [`order::Order`] and the line in `run`, `batch` or `engine` that acts on it.
 
 mod batch;
+mod breach;
 mod builder;
 mod cache;
 mod card;
@@ -13,6 +16,7 @@ mod code;
 mod control;
 mod crash;
 mod engine;
+mod ext;
 #[cfg(test)]
 mod fixture;
 mod inbox;
@@ -21,6 +25,7 @@ mod options;
 mod order;
 mod plan;
 mod prompt;
+mod relay;
 mod run;
 mod script;
 mod tray;

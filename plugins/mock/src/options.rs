@@ -8,6 +8,7 @@ use std::str::FromStr;
 use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::order::{Order, Raw};
+use crate::relay::Manner;
 use crate::script::Script;
 
 /// The options of an engine.
@@ -36,7 +37,13 @@ pub(crate) struct Options {
     pub(crate) fail_load: String,
     pub(crate) fail_build: String,
     pub(crate) fail_warmup: String,
+    pub(crate) relay: Manner,
+    pub(crate) relay_timeout_ms: u64,
     pub(crate) panic_in: String,
+    pub(crate) stale_worker: bool,
+    pub(crate) kv_events: usize,
+    pub(crate) stage_window: usize,
+    pub(crate) broken: String,
 }
 
 impl Default for Options {
@@ -65,7 +72,13 @@ impl Default for Options {
             fail_load: String::new(),
             fail_build: String::new(),
             fail_warmup: String::new(),
+            relay: Manner::Right,
+            relay_timeout_ms: 2000,
             panic_in: "none".into(),
+            stale_worker: false,
+            kv_events: 256,
+            stage_window: 8,
+            broken: "none".into(),
         }
     }
 }
@@ -83,6 +96,11 @@ impl Options {
     /// Nanoseconds between two steps of the batch.
     pub(crate) fn pace_ns(&self) -> u64 {
         nanos(self.token_delay_ms).saturating_add(self.token_delay_us.saturating_mul(1000))
+    }
+
+    /// Whether an extension is to be broken in that way.
+    pub(crate) fn breaks(&self, what: &str) -> bool {
+        self.broken == what
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
@@ -111,7 +129,13 @@ impl Options {
             "fail-load" => self.fail_load = value.into(),
             "fail-build" => self.fail_build = value.into(),
             "fail-warmup" => self.fail_warmup = value.into(),
+            "relay" => self.relay = Manner::read(value)?,
+            "relay-timeout-ms" => self.relay_timeout_ms = at_least(1, key, value)?,
             "panic-in" => self.panic_in = value.into(),
+            "stale-worker" => self.stale_worker = flag(key, value)?,
+            "kv-events" => self.kv_events = at_least(1, key, value)?,
+            "stage-window" => self.stage_window = at_least(1, key, value)?,
+            "break" => self.broken = value.into(),
             _ => return Err(Error::config(format!("the mock engine has no option {key}"))),
         }
         Ok(())
@@ -125,6 +149,10 @@ pub(crate) fn nanos(ms: u64) -> u64 {
 
 fn number<T: FromStr>(key: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| Error::config(format!("option {key} is {value}; it takes a whole number")))
+}
+
+fn flag(key: &str, value: &str) -> Result<bool> {
+    value.parse().map_err(|_| Error::config(format!("option {key} is {value}; it takes true or false")))
 }
 
 fn at_least<T: FromStr + PartialOrd + std::fmt::Display>(least: T, key: &str, value: &str) -> Result<T> {

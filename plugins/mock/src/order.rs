@@ -63,8 +63,17 @@ pub(crate) struct Order {
     pub(crate) double_finish: bool,
     pub(crate) push_after_finish: bool,
     pub(crate) unknown_task: bool,
+    pub(crate) unknown_finish: bool,
+    pub(crate) push_from_thread: bool,
+    pub(crate) push_in_submit: bool,
+
+    // What extensions do for it.
+    pub(crate) drafts: usize,
+    pub(crate) take_back: bool,
+    pub(crate) span: bool,
 
     // Failure of the engine.
+    pub(crate) thread_panic: bool,
     pub(crate) step_error_after: Option<u64>,
     pub(crate) panic_after: Option<u64>,
     pub(crate) panic_in: Option<Site>,

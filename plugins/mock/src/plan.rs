@@ -1,6 +1,6 @@
 //! The place of a task in its script, which it may play several times.
 
-use crate::script::{Item, Script};
+use crate::script::{Item, MAX_ITEMS, Script, Token};
 
 /// A script, how often it is played, and what comes next.
 #[derive(Debug)]
@@ -44,6 +44,16 @@ impl Plan {
         sum
     }
 
+    /// All tokens up to the first item that is none, taken out.
+    pub(crate) fn take_words(&mut self) -> Vec<Token> {
+        let mut words = Vec::new();
+        while let Some(Item::Tokens(tokens)) = self.peek().filter(|_| words.len() < MAX_ITEMS) {
+            words.extend_from_slice(tokens);
+            self.pass();
+        }
+        words
+    }
+
     /// Begins again after the end; false for a script that would never give a token.
     pub(crate) fn again(&mut self) -> bool {
         let gives = |item: &Item| matches!(item, Item::Tokens(tokens) if !tokens.is_empty());
@@ -64,7 +74,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::Token;
 
     fn item(text: &str) -> Item {
         Item::Tokens(vec![Token::of(text)])

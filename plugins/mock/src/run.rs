@@ -2,9 +2,14 @@
 //!
 //! Holds: a run that answered [`Went::Ended`] or [`Went::Lost`] is never asked again. Time is passed in, in nanoseconds.
 
-use cascadia_plugin_api::sdk::{Error, Task};
+use std::sync::Arc;
 
+use cascadia_plugin_api::sdk::{Error, GrammarKind, Span, Task};
+
+use crate::code::Code;
 use crate::crash::Crash;
+use crate::ext::adapters::Style;
+use crate::ext::mask::{Choice, Masked};
 use crate::options::{Options, nanos};
 use crate::order::{Order, Site};
 use crate::plan::Plan;
@@ -43,6 +48,18 @@ pub(crate) struct Run {
     pub(crate) cached: Option<u32>,
     /// Its first chunk was pushed.
     pub(crate) begun: bool,
+    /// Nothing is generated until this is false again.
+    pub(crate) paused: bool,
+    /// What the host's masks make of it.
+    pub(crate) masked: Option<Box<Masked>>,
+    #[expect(dead_code, reason = "how many tasks have an adapter is the number of these")]
+    style: Option<Arc<Style>>,
+    /// Its span in the host's traces; ends with it.
+    pub(crate) span: Option<Span>,
+    /// Ids of the answer so far.
+    answer: Vec<u32>,
+    /// Its text has been to the other stages.
+    pub(crate) travelled: bool,
     plan: Plan,
     writer: Writer,
     prefill: u64,
@@ -53,23 +70,63 @@ pub(crate) struct Run {
 
 impl Run {
     /// A run of `task`; `text` is its prompt.
-    pub(crate) fn new(task: Task, order: Order, text: &str, options: &Options) -> Run {
+    pub(crate) fn new(
+        task: Task,
+        order: Order,
+        text: &str,
+        options: &Options,
+        style: Option<Arc<Style>>,
+    ) -> Run {
         let (opening, script) = match order.script.as_ref().or(options.script.as_ref()) {
             Some(script) => (None, script.clone()),
             None => prompt::echo(text),
         };
-        let plan = Plan::new(opening, script, order.repeat.unwrap_or(options.repeat));
+        let (opening, script) = match &style {
+            Some(style) => (opening.map(|item| style.item(&item)), style.script(&script)),
+            None => (opening, script),
+        };
+        let mut plan = Plan::new(opening, script, order.repeat.unwrap_or(options.repeat));
+        let masked = (task.grammar.0 == GrammarKind::Mask).then(|| {
+            let words = plan.take_words();
+            let ignore = options.breaks("mask-ignored");
+            Box::new(Masked::new(words, order.drafts, order.take_back, ignore, task.stop_tokens.clone()))
+        });
         Run {
+            masked,
+            style,
+            span: None,
+            paused: false,
+            answer: Vec::new(),
             plan: if order.invalid_utf8 { broken_utf8(plan) } else { plan },
             writer: writer(&task, &order, options),
             prefill: nanos(order.prefill_delay_ms.unwrap_or(options.prefill_delay_ms)),
             own_pace: order.token_delay_ms.map(nanos),
             cached: None,
             begun: false,
+            travelled: false,
             ready_at: 0,
             cancel_at: None,
             task,
             order,
+        }
+    }
+
+    /// Lets the task's text go to the other stages by `way`; the words that come back are the ones to repeat. Where the way
+    /// fails, so does the task.
+    pub(crate) fn travel(&mut self, way: impl FnOnce(&str) -> Result<String, Error>) {
+        self.travelled = true;
+        let sent = prompt::text(&self.task.tokens, &self.task.text);
+        match way(&sent) {
+            Ok(came) if came == sent => {}
+            Ok(came) => {
+                let (opening, script) = prompt::echo(&came);
+                self.plan = Plan::new(opening, script, 1);
+            }
+            Err(error) => {
+                self.order.fail_after = Some(0);
+                self.order.error_code = Some(Code(error.code));
+                self.order.error_message = Some(error.message);
+            }
         }
     }
 
@@ -106,6 +163,7 @@ impl Run {
     /// When it has something to do, given the engine's next tick; `u64::MAX` = never.
     pub(crate) fn due(&self, tick: u64) -> u64 {
         let next = match () {
+            () if self.paused => u64::MAX,
             () if reached(self.order.stall_after, &self.writer) => u64::MAX,
             () if self.is_shared() => self.ready_at.max(tick),
             () => self.ready_at,
@@ -141,8 +199,12 @@ impl Run {
             return Went::Nothing;
         }
         if !std::mem::replace(&mut self.begun, true) {
+            if let Some(span) = &self.span {
+                span.event("first token", &[]);
+            }
             self.report(out);
         }
+        self.answer.extend_from_slice(&out.tokens);
         out.timestamp_ns = self.order.timestamp_ns.unwrap_or(now);
         match (out.ends(), self.order.no_finish) {
             (false, _) => Went::Pushed,
@@ -154,7 +216,47 @@ impl Run {
         }
     }
 
+    /// Whether it generates now, and only what a mask lets it.
+    pub(crate) fn wants_mask(&self, tick: u64, now: u64) -> bool {
+        let cancelled = self.cancel_at.is_some_and(|at| now >= at);
+        self.masked.is_some() && !cancelled && !self.writer.is_full() && self.due(tick) <= now
+    }
+
+    /// The prompt and the answer so far.
+    pub(crate) fn sequence(&self) -> Vec<u32> {
+        [self.task.tokens.as_slice(), &self.answer].concat()
+    }
+
+    /// Goes on as if `answer` had been generated; it must be what the script says.
+    pub(crate) fn resume(&mut self, answer: &[u32]) -> Result<(), Error> {
+        let mut scratch = Delivery::default();
+        for _ in 0..MAX_ITEMS {
+            if scratch.tokens.len() >= answer.len() || scratch.ends() {
+                break;
+            }
+            if !self.play(&mut scratch) {
+                self.plan.pass_delays();
+            }
+        }
+        if scratch.tokens != answer {
+            return Err(Error::kv_state("tokens", "of another text", "what the script says"));
+        }
+        self.answer = scratch.tokens;
+        self.begun = !answer.is_empty();
+        Ok(())
+    }
+
     fn generate(&mut self, now: u64, out: &mut Delivery) {
+        if let Some(masked) = &mut self.masked {
+            let choice = std::mem::take(&mut masked.chosen);
+            match choice {
+                _ if self.writer.is_full() => out.ending = Ending::End(End::Length),
+                Choice { error: Some(error), .. } => out.ending = Ending::Error(error),
+                Choice { ends: true, .. } => out.ending = Ending::End(End::Stop),
+                Choice { tokens, .. } => self.writer.write(&tokens, out),
+            }
+            return self.pace(now);
+        }
         let items = match self.order.chunk {
             _ if self.order.whole => MAX_ITEMS,
             Some(n) => n.get(),

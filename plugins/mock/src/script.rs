@@ -18,6 +18,8 @@ pub(crate) const MAX_ITEMS: usize = 1 << 20;
 pub(crate) const FIRST_ID: u32 = 256;
 /// Ids of text tokens are this many.
 pub(crate) const TEXT_IDS: u32 = 50_000;
+/// Id of the one special token, the last of the vocabulary.
+pub(crate) const SPECIAL: u32 = FIRST_ID + TEXT_IDS;
 
 /// One token.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use super::frames::Dialect;
 use super::intake::intake;
 use super::messages;
 use super::params::Params;
-use super::run::{self, Plan};
+use super::refused;
+use super::run::{self, Plan, Who};
 use crate::api::{Api, Call, Refusal};
 use crate::http::Body;
 use crate::prompt::template::ChatOptions;
@@ -17,6 +18,7 @@ use crate::prompt::template::ChatOptions;
 /// Answers a chat.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
     let (mut fields, model) = intake(api, call.request).await?;
+    let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let messages = messages::read(fields.take("messages"))?;
     let params = Params::read(&mut fields, &model, Dialect::Chat, 1, api.config().limits.max_choices)?;
     let mut options = ChatOptions::new(i64::try_from(crate::models::unix_now()).unwrap_or(0));
@@ -24,7 +26,8 @@ pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusa
     if let Some(extra) = fields.object("chat_template_kwargs")? {
         options.extra = extra.into_map();
     }
+    refused::rest(api, &fields)?;
     let plan =
         Plan { model, params, prompts: vec![Prompt::Chat { messages, options }], dialect: Dialect::Chat };
-    run::run(api, plan, &call.id, call.connection.token).await
+    run::run(api, plan, &who).await
 }

@@ -10,7 +10,8 @@ use super::fields::wrong;
 use super::frames::Dialect;
 use super::intake::intake;
 use super::params::Params;
-use super::run::{self, Plan};
+use super::refused;
+use super::run::{self, Plan, Who};
 use crate::api::{Api, Call, Refusal};
 use crate::error::{ApiError, Code};
 use crate::http::Body;
@@ -21,12 +22,14 @@ const DEFAULT_MAX_TOKENS: u32 = 16;
 /// Completes prompts.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
     let (mut fields, model) = intake(api, call.request).await?;
+    let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let prompts = prompts(fields.take("prompt"))?;
     let most = api.config().limits.max_choices;
     let mut params = Params::read(&mut fields, &model, Dialect::Text, prompts.len(), most)?;
+    refused::rest(api, &fields)?;
     params.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);
     let plan = Plan { model, params, prompts, dialect: Dialect::Text };
-    run::run(api, plan, &call.id, call.connection.token).await
+    run::run(api, plan, &who).await
 }
 
 /// A text, a list of token ids, or a list of either.
@@ -77,7 +80,7 @@ mod tests {
                 .map(|p| match p {
                     Prompt::Text(text) => text.clone(),
                     Prompt::Tokens(ids) => format!("{ids:?}"),
-                    Prompt::Chat { .. } => "chat".to_owned(),
+                    other => format!("{other:?}"),
                 })
                 .collect::<Vec<_>>()
         };

@@ -26,6 +26,8 @@ pub(super) enum Prompt {
     },
     /// A text as it is.
     Text(String),
+    /// A part of a text: no token of its own goes in front.
+    Fragment(String),
     /// Token ids as they are.
     Tokens(Vec<u32>),
 }
@@ -36,7 +38,7 @@ impl Prompt {
             Prompt::Chat { messages, .. } => {
                 messages.iter().map(|m| m["content"].as_str().map_or(0, str::len)).sum()
             }
-            Prompt::Text(text) => text.len(),
+            Prompt::Text(text) | Prompt::Fragment(text) => text.len(),
             Prompt::Tokens(ids) => ids.len(),
         }
     }
@@ -76,6 +78,7 @@ fn now(model: &Model, prompt: Prompt, max_bytes: u64) -> Result<Vec<u32>, ApiErr
             tokens
         }
         Prompt::Text(text) => tokenize(model, &text, true)?,
+        Prompt::Fragment(text) => tokenize(model, &text, false)?,
         Prompt::Chat { messages, options } => {
             let text =
                 model.text.render_chat(&messages, &options).map_err(|e| template_error(&e, max_bytes))?;

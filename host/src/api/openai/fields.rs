@@ -92,6 +92,11 @@ impl Fields {
         ids.ok_or_else(|| wrong(name, "a list of at most 4096 token ids", &value))
     }
 
+    /// Names of what is left.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// What is left, for templates that read extras.
     pub(super) fn into_map(self) -> Map<String, Value> {
         self.0

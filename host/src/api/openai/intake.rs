@@ -14,7 +14,7 @@ use crate::models::Model;
 pub(super) async fn intake(api: &Api, request: Request<Incoming>) -> Result<(Fields, Arc<Model>), Refusal> {
     let (parts, body) = request.into_parts();
     read::require_json(&parts.headers)?;
-    let body = read::body(body, api.max_body(), api.body_timeout()).await?;
+    let body = read::body(&parts.headers, body, api.max_body(), api.body_timeout()).await?;
     let mut fields = Fields::parse(&body)?;
     let model = api.models.resolve(fields.string("model")?.as_deref())?;
     Ok((fields, model))

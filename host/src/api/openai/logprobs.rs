@@ -22,12 +22,13 @@ fn word(text: &Text, token: u32) -> String {
 
 /// The `logprobs` of a chat's choice.
 pub(super) fn chat(scores: &[Scored], text: &Text) -> Value {
-    let entry = |token: u32, logprob: f32| json!({"token": word(text, token), "logprob": number(logprob), "bytes": bytes_of(text, token)});
+    let entry = |bytes: &[u8], logprob: f32| json!({"token": String::from_utf8_lossy(bytes), "logprob": number(logprob), "bytes": bytes});
     let content: Vec<Value> = scores
         .iter()
         .map(|scored| {
-            let mut object = entry(scored.token, scored.logprob);
-            let top: Vec<Value> = scored.top.iter().map(|(token, logprob)| entry(*token, *logprob)).collect();
+            let mut object = entry(&scored.bytes, scored.logprob);
+            let top: Vec<Value> =
+                scored.top.iter().map(|(token, logprob)| entry(bytes_of(text, *token), *logprob)).collect();
             object["top_logprobs"] = Value::Array(top);
             object
         })
@@ -44,8 +45,7 @@ pub(super) fn completion(
     offset: &mut usize,
 ) -> Value {
     let (mut tokens, mut values, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut add = |token: u32, value: Value, top: Value| {
-        let word = word(text, token);
+    let mut add = |word: String, value: Value, top: Value| {
         offsets.push(json!(*offset));
         *offset += word.chars().count();
         tokens.push(word);
@@ -57,7 +57,7 @@ pub(super) fn completion(
             // The first has nothing before it that could make it likely.
             let logprob = logprobs.get(at).copied().filter(|p| at > 0 && !p.is_nan());
             let top = logprob.map_or(Value::Null, |p| json!({word(text, *id): number(p)}));
-            add(*id, logprob.map_or(Value::Null, number), top);
+            add(word(text, *id), logprob.map_or(Value::Null, number), top);
         }
     }
     for scored in scores {
@@ -66,8 +66,9 @@ pub(super) fn completion(
             top.entry(word(text, *token)).or_insert_with(|| number(*logprob));
         }
         // The chosen one is told among the alternatives, also where it is none of the most likely.
-        top.entry(word(text, scored.token)).or_insert_with(|| number(scored.logprob));
-        add(scored.token, number(scored.logprob), Value::Object(top));
+        let own = String::from_utf8_lossy(&scored.bytes).into_owned();
+        top.entry(own.clone()).or_insert_with(|| number(scored.logprob));
+        add(own, number(scored.logprob), Value::Object(top));
     }
     json!({"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets})
 }

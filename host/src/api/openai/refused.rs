@@ -1,11 +1,13 @@
-//! Fields that clients know and this host does not have: refused by name unless they have their neutral value, never
-//! ignored.
+//! Fields that clients know and this host does not act on: those that ask for something are refused by name unless they
+//! have their neutral value, those that ask for nothing are left alone, and what nobody knows is counted.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fields::{Fields, unsupported};
-use crate::error::ApiError;
+use crate::api::Api;
+use crate::error::{ApiError, Code};
 
+/// Refused unless empty, zero, false, `none` or `auto`.
 const NOT_YET: &[&str] = &[
     "prompt_logprobs",
     "tools",
@@ -17,20 +19,77 @@ const NOT_YET: &[&str] = &[
     "web_search_options",
     "bad_words",
     "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
     "chat_template",
     "return_token_ids",
     "suffix",
+    "include_stop_str_in_output",
+    "continue_final_message",
+    "truncate_prompt_tokens",
+    "thinking_token_budget",
+    "priority",
+];
+
+/// Refused unless this.
+fn only(name: &str) -> Option<Value> {
+    Some(match name {
+        "typical_p" | "length_penalty" => json!(1),
+        "skip_special_tokens" | "add_generation_prompt" | "include_reasoning" => json!(true),
+        "spaces_between_special_tokens" => json!(true),
+        "modalities" => json!(["text"]),
+        "use_beam_search" => json!(false),
+        _ => return None,
+    })
+}
+
+const ONLY: &[&str] = &[
     "typical_p",
+    "length_penalty",
+    "skip_special_tokens",
+    "add_generation_prompt",
+    "include_reasoning",
+    "spaces_between_special_tokens",
+    "modalities",
+    "use_beam_search",
+];
+
+/// Accepted whatever they say: they ask for nothing that an answer shows.
+const IDLE: &[&str] = &[
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "prompt_cache_options",
+    "verbosity",
+    "moderation",
+    "parallel_tool_calls",
+    "request_id",
 ];
 
 /// Takes these fields out; an error names the first that asks for something.
 pub(super) fn check(fields: &mut Fields) -> Result<(), ApiError> {
     for name in NOT_YET {
-        match fields.take(name) {
-            Some(value) if !is_neutral(&value) => {
-                return Err(unsupported(name, "this version does not have it"));
-            }
-            _ => {}
+        if fields.take(name).is_some_and(|value| !is_neutral(&value)) {
+            return Err(unsupported(name, "this version does not have it"));
+        }
+    }
+    for name in ONLY {
+        let (value, neutral) = (fields.take(name), only(name));
+        // 1 and 1.0 are one value.
+        let same = |value: &Value| match (value.as_f64(), neutral.as_ref().and_then(Value::as_f64)) {
+            (Some(a), Some(b)) => a == b,
+            _ => Some(value) == neutral.as_ref(),
+        };
+        if let Some(value) = value.filter(|value| !same(value)) {
+            let shown: String = value.to_string().chars().take(80).collect();
+            let only = neutral.unwrap_or_default();
+            return Err(unsupported(name, format_args!("{shown}; this version has {only} only")));
         }
     }
     if let Some(format) = fields.take("response_format")
@@ -38,12 +97,34 @@ pub(super) fn check(fields: &mut Fields) -> Result<(), ApiError> {
     {
         return Err(unsupported("response_format", "this version gives text only"));
     }
-    match fields.take("modalities") {
-        Some(modalities) if modalities != serde_json::json!(["text"]) => {
-            Err(unsupported("modalities", "this version gives text only"))
-        }
-        _ => Ok(()),
+    match fields.string("reasoning_effort")?.as_deref() {
+        None | Some("none" | "medium") => Ok(()),
+        Some(_) => Err(unsupported(
+            "reasoning_effort",
+            "the model has no such switch; none and medium change nothing",
+        )),
     }
+}
+
+/// What is left is known to nobody here: counted, and refused where the configuration says so.
+pub(super) fn rest(api: &Api, fields: &Fields) -> Result<(), ApiError> {
+    let unknown = fields.names().filter(|name| !IDLE.contains(name));
+    let mut shown = Vec::new();
+    for name in unknown {
+        api.metrics.unknown_fields.inc();
+        if shown.len() < 8 {
+            shown.push(name.chars().take(64).collect::<String>());
+        }
+    }
+    if shown.is_empty() {
+        return Ok(());
+    }
+    tracing::debug!(fields = shown.join(","), "request has fields that nobody knows");
+    if api.config().server.strict_fields {
+        let message = format!("{} is not known; server.strict_fields refuses it", shown.join(", "));
+        return Err(ApiError::new(Code::UnknownParameter, message).param(shown.swap_remove(0)));
+    }
+    Ok(())
 }
 
 fn is_neutral(value: &Value) -> bool {
@@ -54,5 +135,35 @@ fn is_neutral(value: &Value) -> bool {
         Value::Number(n) => n.as_f64() == Some(0.0),
         Value::String(s) => s.is_empty() || s == "none" || s == "auto",
         Value::Null => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(body: Value) -> Option<String> {
+        let mut fields = Fields::parse(body.to_string().as_bytes()).expect("an object");
+        check(&mut fields).err().and_then(|error| error.param)
+    }
+
+    #[test]
+    fn neutral_values_ask_for_nothing_and_others_are_named() {
+        let neutral = json!({
+            "tools": [], "tool_choice": "none", "skip_special_tokens": true, "typical_p": 1.0, "modalities": ["text"],
+            "response_format": {"type": "text"}, "reasoning_effort": "none", "suffix": null, "prompt_logprobs": 0,
+        });
+        assert_eq!(refused(neutral), None);
+        for (field, value) in [
+            ("tools", json!([{}])),
+            ("skip_special_tokens", json!(false)),
+            ("typical_p", json!(0.5)),
+            ("modalities", json!(["audio"])),
+            ("response_format", json!({"type": "json_object"})),
+            ("reasoning_effort", json!("high")),
+            ("use_beam_search", json!(true)),
+        ] {
+            assert_eq!(refused(json!({field: value})).as_deref(), Some(field));
+        }
     }
 }

@@ -14,6 +14,7 @@ use super::frames::{self, Choice, Dialect, Echo, Frames, Labels, Last};
 use super::params::Params;
 use super::unary::{self, Beside, Collect, Ended};
 use crate::api::guard::{RequestId, random_hex};
+use crate::api::keys::Caller;
 use crate::api::{Api, Refusal};
 use crate::error::{ApiError, Code};
 use crate::generate::{Assembler, Consumer, End, Request};
@@ -43,6 +44,16 @@ pub(super) struct Plan {
     pub(super) dialect: Dialect,
 }
 
+/// Whose request it is.
+pub(super) struct Who {
+    /// The request's id.
+    pub(super) id: RequestId,
+    /// The caller, who alone may cancel by an id of its own.
+    pub(super) caller: Caller,
+    /// Ends the client's connection.
+    pub(super) connection: CancellationToken,
+}
+
 /// A choice that is about to begin.
 struct Begun {
     flight: Arc<Flight>,
@@ -51,13 +62,8 @@ struct Begun {
     beside: Arc<parking_lot::Mutex<Beside>>,
 }
 
-/// Runs a plan. `connection` ends the client's connection.
-pub(super) async fn run(
-    api: &Arc<Api>,
-    mut plan: Plan,
-    id: &RequestId,
-    connection: CancellationToken,
-) -> Result<Response<Body>, Refusal> {
+/// Runs a plan.
+pub(super) async fn run(api: &Arc<Api>, mut plan: Plan, who: &Who) -> Result<Response<Body>, Refusal> {
     if api.lifecycle.stage() == Stage::Draining {
         return Err(ApiError::new(Code::Draining, "the host is shutting down; try another").into());
     }
@@ -82,20 +88,20 @@ pub(super) async fn run(
         let room = room(&plan.model, tokens.len())?;
         for _ in 0..plan.params.choices {
             let choice = choice(&plan, begun.len(), echo.as_deref(), &tokens);
-            begun.push(begin(api, &plan, &labels, id, continues, room, tokens.clone(), choice, &connection));
+            begun.push(begin(api, &plan, &labels, who, continues, room, tokens.clone(), choice));
         }
     }
     if let Some(first) = begun.first().map(|b| b.flight.task) {
         begun.iter_mut().for_each(|b| b.request.group = first);
     }
     let flights: Vec<_> = begun.iter().map(|b| Arc::clone(&b.flight)).collect();
-    let tickets = tickets(api, id, &labels, &flights, &plan.model)?;
+    let tickets = tickets(api, who, &labels, &flights, &plan.model)?;
     let (mut generations, mut parts) = (Vec::new(), Vec::new());
     for Begun { flight, request, choice, beside } in begun {
         generations.push(Generation::admit(
             Arc::clone(&flight),
             Arc::clone(&plan.model.worker),
-            id.text.clone(),
+            who.id.text.clone(),
         ));
         parts.push((choice, beside));
         if flights.len() == 1 {
@@ -134,12 +140,11 @@ fn begin(
     api: &Api,
     plan: &Plan,
     labels: &Labels,
-    id: &RequestId,
+    who: &Who,
     continues: bool,
     room: u32,
     tokens: Vec<u32>,
     choice: Choice,
-    connection: &CancellationToken,
 ) -> Begun {
     let Plan { model, params, dialect, .. } = plan;
     let mut stop_tokens = params.stop_tokens.clone();
@@ -160,12 +165,12 @@ fn begin(
     let assembler = Assembler::new(model.detokenizer(continues), params.stops.clone(), prompt_tokens);
     let assembler = if params.max_tokens == Some(0) { assembler.mute() } else { assembler };
     let task = model.worker.task_id();
-    let flight = Arc::new(Flight::new(task, mode, assembler, consumer, connection.clone()));
+    let flight = Arc::new(Flight::new(task, mode, assembler, consumer, who.connection.clone()));
     let mut sampling = params.sampling.clone();
     // Choices of one seed differ, and are the same again when asked again.
     sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(choice.index as u64));
     let request = Request {
-        id: id.text.clone(),
+        id: who.id.text.clone(),
         group: task,
         model: model.name.clone(),
         tokens,
@@ -224,17 +229,19 @@ async fn admit(model: &Model, flight: &Flight) -> Result<Option<crate::sched::Pe
 /// Puts the request on the roster under its answer's id, and under its client's id where it chose one.
 fn tickets(
     api: &Arc<Api>,
-    id: &RequestId,
+    who: &Who,
     labels: &Labels,
     flights: &[Arc<Flight>],
     model: &Model,
 ) -> Result<Vec<Ticket>, ApiError> {
-    let names = std::iter::once(&labels.id).chain(id.chosen.then_some(&id.text));
-    names
+    let id = &who.id;
+    let chosen = id.chosen.then(|| who.caller.scoped(&id.text));
+    std::iter::once(labels.id.clone())
+        .chain(chosen)
         .map(|name| {
-            api.roster.enter(name, flights, &model.worker).ok_or_else(|| {
+            api.roster.enter(&name, flights, &model.worker).ok_or_else(|| {
                 let message =
-                    format!("a request with x-request-id {name:?} is running; choose another or wait");
+                    format!("a request with x-request-id {:?} is running; choose another or wait", id.text);
                 ApiError::new(Code::DuplicateRequest, message).param("x-request-id")
             })
         })

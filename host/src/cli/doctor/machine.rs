@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Line;
+use crate::api::keys::Keys;
 use crate::cli::model::client::Host;
 use crate::config::schema::is_loopback;
 use crate::config::{Config, env};
@@ -17,6 +18,7 @@ const OTHER_FILES: u64 = 128;
 pub(super) fn lines(config: &Config, file: Option<&Path>) -> Vec<Line> {
     let mut lines = Vec::new();
     lines.extend(file.map(private));
+    lines.extend(keys(config));
     lines.extend(port(config));
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     lines.push(open_files(config.server.max_connections as u64, soft_limit(&limits)));
@@ -39,6 +41,28 @@ fn private(path: &Path) -> Line {
     }
 }
 
+/// Files with secrets: keys must be such, and none of them for everybody to read.
+fn keys(config: &Config) -> Vec<Line> {
+    let server = &config.server;
+    let mut lines: Vec<_> =
+        Keys::read(server).err().map(|error| Line::fault("keys", error)).into_iter().collect();
+    for (key, file) in
+        [("api_keys", &server.api_keys), ("admin_keys", &server.admin_keys), ("tls_key", &server.tls_key)]
+    {
+        let Some(path) = file else { continue };
+        let (subject, shown) = (format!("server.{key}"), path.display());
+        lines.push(match std::fs::File::open(path).and_then(|file| file.metadata()) {
+            Err(error) => Line::fault(subject, format!("{shown} cannot be read: {error}")),
+            Ok(meta) if meta.mode() & 0o006 != 0 => {
+                let found = format!("every user of this machine may read or write {shown}");
+                Line::warn(subject, found, format!("run chmod o-rw {shown}"))
+            }
+            Ok(_) => Line::ok(subject, format!("{shown} is not open to every user")),
+        });
+    }
+    lines
+}
+
 fn port(config: &Config) -> Vec<Line> {
     let Ok(address) = config.address() else { return Vec::new() };
     let subject = "address";
@@ -47,7 +71,7 @@ fn port(config: &Config) -> Vec<Line> {
         Ok(_) => Line::ok(subject, format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let host = Host::parse(&address.to_string()).ok();
-            let answer = host.and_then(|h| h.ask("GET", "/livez", None, Duration::from_secs(3)).ok());
+            let answer = host.and_then(|h| h.ask("GET", "/livez", None, None, Duration::from_secs(3)).ok());
             match answer.is_some_and(|a| a.body["status"] == "ok") {
                 true => Line::warn(
                     subject,

@@ -44,15 +44,17 @@ impl Host {
         &self,
         method: &str,
         path: &str,
+        key: Option<&str>,
         body: Option<&Value>,
         patience: Duration,
     ) -> Result<Answer, String> {
         let deadline = Instant::now() + patience;
         let mut socket = self.connect(deadline)?;
         let body = body.map(Value::to_string).unwrap_or_default();
+        let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nuser-agent: cascadia-host\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+             content-type: application/json\r\ncontent-length: {}\r\n{key}\r\n",
             self.authority,
             body.len()
         );

@@ -45,6 +45,9 @@ struct Subject {
     /// Model for the engine, where it needs one.
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
+    /// Adapter (LoRA) that fits the model, as the engine wants its path.
+    #[arg(long, value_name = "PATH")]
+    adapter: Option<String>,
     /// Try random sequences of calls too; the same seed makes the same ones.
     #[arg(long, value_name = "SEED")]
     fuzz: Option<u64>,
@@ -92,7 +95,8 @@ impl Subject {
         };
         let timeout = Duration::from_secs(self.timeout.max(1));
         let engine = self.engine.clone();
-        Ok((Plan { library, engine, options, model, fuzz: self.fuzz, timeout }, manifest))
+        let adapter = self.adapter.clone();
+        Ok((Plan { library, engine, options, model, adapter, fuzz: self.fuzz, timeout }, manifest))
     }
 
     /// The command line of the process for one test.
@@ -107,6 +111,9 @@ impl Subject {
         }
         if let Some(model) = &plan.model {
             flag("--model", model.into());
+        }
+        if let Some(adapter) = &self.adapter {
+            flag("--adapter", adapter.into());
         }
         if let Some(seed) = self.fuzz {
             flag("--fuzz", seed.to_string().into());

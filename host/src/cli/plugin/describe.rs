@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{library, say};
-use crate::plugins::manifest::{Kind, Manifest, Spec};
+use crate::plugins::manifest::{Kind, Manifest, Spec, other_drafts};
 use crate::plugins::{load, precheck};
 
 /// What to describe, and how.
@@ -89,10 +89,9 @@ fn text(m: &Manifest, path: &Path, verdict: &str) -> String {
 
 /// Whether the tables that both sides know are the same draft.
 fn tables(m: &Manifest) -> String {
-    let known: Vec<_> =
-        lock::hashes().filter_map(|(name, hash)| Some((name, *m.tables.get(name)? == hash))).collect();
-    let differ: Vec<_> = known.iter().filter(|(_, same)| !same).map(|(name, _)| *name).collect();
-    match (known.len(), differ.as_slice()) {
+    let known = lock::hashes().filter(|(name, _)| m.tables.contains_key(*name)).count();
+    let differ = other_drafts(m);
+    match (known, differ.as_slice()) {
         (0, _) => "it names no table that this host knows".to_owned(),
         (n, []) => format!("all {n} tables match this host's"),
         (n, differ) => format!("{} of {n} tables are another draft: {}", differ.len(), differ.join(", ")),

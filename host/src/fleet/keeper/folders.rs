@@ -73,12 +73,6 @@ impl Keeper {
         tracing::info!(plugin = id, version, file = %path.display(), "plugin came");
         self.plugins.insert(id.clone(), Plugin::new(candidate));
         self.serve_with(&id, self.named_beside(path));
-        if !self.slots.iter().any(|s| s.job.plugin == id) {
-            tracing::info!(
-                plugin = id,
-                "no model: name one in plugin.toml beside it, or in the configuration"
-            );
-        }
     }
 
     /// The models that `plugin.toml` beside a plugin names and that are not there yet.
@@ -122,19 +116,19 @@ impl Keeper {
     /// Gives a plugin that just came its models: those named beside it, and those that waited for its engine.
     fn serve_with(&mut self, id: &str, named: Vec<schema::Model>) {
         let Some(manifest) = self.plugins.get(id).map(|p| p.manifest.clone()) else { return };
-        let fits = |m: &schema::Model| {
-            choose::job(m, &[&manifest], &self.ground.config, &self.ground.metrics).is_ok()
-        };
-        let mut models: Vec<_> = named.into_iter().map(|model| (model, Source::Beside)).collect();
-        models.extend(self.waiting.iter().filter(|(m, _)| fits(m)).cloned());
-        self.waiting.retain(|(m, _)| !fits(m));
-        if models.is_empty() {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (asked, others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(m, _)| choose::has_engine(m, &[&manifest]));
+        self.waiting = others;
+        let mut models: Vec<_> = named.into_iter().map(|model| (model, Source::Beside, false)).collect();
+        models.extend(asked.into_iter().map(|(model, source)| (model, source, true)));
+        if models.is_empty() && !self.slots.iter().any(|s| s.job.plugin == id) {
             tracing::info!(
                 plugin = id,
                 "no model: name one in plugin.toml beside it, or in the configuration"
             );
         }
-        for (model, source) in models {
+        for (model, source, waited) in models {
             match choose::job(&model, &[&manifest], &self.ground.config, &self.ground.metrics) {
                 Ok(job) if self.slots.iter().any(|s| s.job.name == job.name) => {
                     tracing::error!(
@@ -150,6 +144,10 @@ impl Keeper {
                 }
                 Err(misfit) => {
                     tracing::error!(plugin = id, "not served: {}", misfit.message());
+                    // What was asked for may fit a newer plugin; what stood beside this one comes with it.
+                    if waited {
+                        self.waiting.push((model, source));
+                    }
                 }
             }
         }

@@ -16,6 +16,11 @@ pub(super) struct Ask {
     pub(super) max_tokens: u32,
     pub(super) flags: u32,
     pub(super) top_logprobs: u32,
+    /// One of the `GRAMMAR_` values, without a text.
+    pub(super) grammar: u32,
+    pub(super) adapter: String,
+    /// Where the answer begins that is known already; the end of the tokens when left out.
+    pub(super) generated_from: Option<usize>,
 }
 
 impl Ask {
@@ -29,7 +34,15 @@ impl Ask {
             let most = card.vocab_size.clamp(200, 2000) as u32;
             (0..tokens as u32).map(|i| 100 + i.wrapping_mul(37) % (most - 100)).collect()
         };
-        Ask { tokens, max_tokens: 16, flags: 0, top_logprobs: 0 }
+        Ask {
+            tokens,
+            max_tokens: 16,
+            flags: 0,
+            top_logprobs: 0,
+            grammar: GRAMMAR_NONE,
+            adapter: String::new(),
+            generated_from: None,
+        }
     }
 
     /// The usual short task.
@@ -74,13 +87,13 @@ impl Ask {
             stop_tokens: Array::EMPTY,
             top_logprobs: self.top_logprobs,
             prompt_top_logprobs: 0,
-            generated_from: self.tokens.len() as u64,
-            grammar: Grammar { kind: GRAMMAR_NONE, flags: 0, text: Str::EMPTY },
+            generated_from: self.generated_from.unwrap_or(self.tokens.len()) as u64,
+            grammar: Grammar { kind: self.grammar, flags: 0, text: Str::EMPTY },
             priority: 0,
             reserved: 0,
             deadline_ns: 0,
             cache_salt: Str::EMPTY,
-            adapter: Str::EMPTY,
+            adapter: Str::new(self.adapter.as_bytes()),
             attachments: Array::EMPTY,
             options: Array::EMPTY,
         }

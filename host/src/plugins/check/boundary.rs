@@ -11,6 +11,7 @@ use cascadia_plugin_api::abi::prim::Str;
 use cascadia_plugin_api::abi::{code, ids};
 
 use super::ask::Ask;
+use super::ext;
 use super::note::note;
 use super::rig::Rig;
 use super::said::Said;
@@ -119,7 +120,8 @@ fn ids_are_whole(plan: &Plan) -> Outcome {
 
 fn tables_stay(plan: &Plan) -> Outcome {
     let subject = Subject::open(plan)?;
-    for id in [ids::PLUGIN, ids::BUILDER, ids::ENGINE, ids::MODEL_CARD, ids::LOAD_REPORT] {
+    let own = [ids::PLUGIN, ids::BUILDER, ids::ENGINE, ids::MODEL_CARD, ids::LOAD_REPORT];
+    for id in own.into_iter().chain(ext::IDS.iter().copied()) {
         let first = subject.extension(id.as_bytes());
         let other = std::thread::scope(|scope| {
             scope.spawn(|| subject.extension(id.as_bytes()) as usize).join().unwrap_or_default()

@@ -35,6 +35,12 @@ impl Page {
         }
     }
 
+    /// Its last `size` bytes, as they are now.
+    pub(super) fn bytes(&self, size: usize) -> Vec<u8> {
+        // SAFETY: the struct lies there and has that size; nobody writes it any more.
+        unsafe { core::slice::from_raw_parts(self.at, size) }.to_vec()
+    }
+
     /// Its address, as what the other side expects to find there.
     pub(super) fn ptr<T>(&self) -> *mut T {
         self.at.cast()

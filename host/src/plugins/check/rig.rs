@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::engine::{STEP_IDLE, STEP_MORE, STEP_WAIT, StepOut};
-use cascadia_plugin_api::abi::prim::{Str, StrOut};
+use cascadia_plugin_api::abi::prim::{ErrOut, Str, StrOut};
 use cascadia_plugin_api::ext::LoadReport;
 
 use super::ask::Ask;
@@ -23,6 +23,7 @@ use crate::plugins::Card;
 use crate::plugins::engine::Next;
 use crate::plugins::link::Link;
 use crate::plugins::services;
+use crate::plugins::strict::Call;
 
 /// A refused task.
 #[derive(Debug, Clone)]
@@ -62,9 +63,28 @@ impl Rig {
 
     /// Builds and warms an engine of an opened plugin.
     pub(super) fn of(subject: &'static Subject, plan: &Plan) -> Result<Rig, Fault> {
+        Rig::stage(subject, plan, (0, 1), |_| Ok(()))
+    }
+
+    /// The same for a stage of a pipeline: its rank and the number of stages. `attach` is called with the
+    /// engine before its first task.
+    pub(super) fn stage(
+        subject: &'static Subject,
+        plan: &Plan,
+        (rank, stages): (u32, u32),
+        attach: impl FnOnce(*mut c_void) -> Result<(), Fault>,
+    ) -> Result<Rig, Fault> {
         let setup = Setup::new(subject, plan)?;
         setup.configure(&plan.options)?;
-        setup.load(plan)?;
+        setup.load_as(plan, (rank, stages))?;
+        let rig = Rig::finish_setup(setup, plan)?;
+        attach(rig.engine)?;
+        Ok(rig)
+    }
+
+    /// Builds and warms the engine of a builder that has its weights.
+    pub(super) fn finish_setup(setup: Setup, plan: &Plan) -> Result<Rig, Fault> {
+        let subject = setup.subject;
         let engine = setup.build()?;
         let mut rig = Rig {
             subject,
@@ -80,12 +100,52 @@ impl Rig {
         drop(setup);
         note("warmup");
         let mut said = Said::default();
+        let warming = rig.link.strict.enter(Call::Warmup);
         // SAFETY: the engine is fresh and only here; progress and callback outlive the call.
         let code = unsafe { (subject.engine.warmup)(rig.engine, going_on(), said.out()) };
+        drop(warming);
         said.expect_ok("warmup", code)?;
         rig.card = rig.read_card()?;
         note("submit or step");
         Ok(rig)
+    }
+
+    /// The engine, for the tables of extensions.
+    pub(super) fn engine(&self) -> *mut c_void {
+        self.engine
+    }
+
+    /// How long an engine with work may show no sign of life.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// `[drive]` Steps until every given task has a finish; after each step `look` is asked whether all is well.
+    pub(super) fn walk(
+        &self,
+        ids: &[u64],
+        mut look: impl FnMut() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut last = (self.life(), Instant::now());
+        while !self.ear.look(|heard| ids.iter().all(|id| heard.answers.get(id).is_some_and(Answer::is_over)))
+        {
+            let epoch = self.link.epoch();
+            let next = self.step()?;
+            look()?;
+            if self.life() != last.0 {
+                last = (self.life(), Instant::now());
+            }
+            if last.1.elapsed() > self.patience {
+                return Err(self.stalled(next));
+            }
+            match next {
+                Next::More => {}
+                Next::Idle => self.link.wait(epoch, Instant::now() + Duration::from_millis(20)),
+                Next::Until(at) => self.link.wait(epoch, at.min(last.1 + self.patience)),
+            }
+        }
+        ids.iter().for_each(|id| self.link.forget(*id));
+        Ok(())
     }
 
     /// `[any]` Hands a task over; its id.
@@ -104,11 +164,22 @@ impl Rig {
         prompt: usize,
         task: *const cascadia_plugin_api::abi::task::Task,
     ) -> Result<u64, Refusal> {
+        // SAFETY: the engine lives; the caller vouches for the task.
+        self.submit_by(id, prompt, |err| unsafe { (self.subject.engine.submit)(self.engine, task, err) })
+    }
+
+    /// Hands a task over by another call than `submit`, under all the rules of that one.
+    pub(super) fn submit_by(
+        &self,
+        id: u64,
+        prompt: usize,
+        call: impl FnOnce(ErrOut) -> u32,
+    ) -> Result<u64, Refusal> {
         self.ear.expect(id, prompt);
         self.link.lend(id);
         let mut said = Said::default();
-        // SAFETY: the engine lives; the caller vouches for the task.
-        let code = unsafe { (self.subject.engine.submit)(self.engine, task, said.out()) };
+        let _call = self.link.strict.enter(Call::Submit);
+        let code = call(said.out());
         if code == code::OK {
             self.link.wake();
             return Ok(id);
@@ -126,6 +197,7 @@ impl Rig {
     /// `[any]` Asks for the end of a task.
     pub(super) fn cancel(&self, id: u64) {
         self.link.raise(id);
+        let _call = self.link.strict.enter(Call::Cancel);
         // SAFETY: the engine lives; unknown ids are fine.
         unsafe { (self.subject.engine.cancel)(self.engine, id) };
         self.link.wake();
@@ -135,6 +207,8 @@ impl Rig {
     pub(super) fn step(&self) -> Result<Next, String> {
         let mut out = StepOut { state: STEP_MORE, flags: 0, until_ns: 0 };
         let mut said = Said::default();
+        // Some tests look at what a close beside them left; no other host steps then.
+        let _call = self.link.strict.enter(Call::StepOwed);
         let sink = self.ear.enter();
         // SAFETY: the engine lives, and this thread is the only driver; all arguments outlive the call.
         let code = unsafe { (self.subject.engine.step)(self.engine, 10_000, sink, &raw mut out, said.out()) };
@@ -175,6 +249,26 @@ impl Rig {
                 return Err(self.stalled(next));
             }
         }
+    }
+
+    /// `[drive]` Steps as a host does that has nothing to ask, until `stop`; another thread ends it with [`Rig::wake`].
+    pub(super) fn tend(&self, stop: &AtomicBool) -> Result<(), String> {
+        loop {
+            let epoch = self.link.epoch();
+            if stop.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            match self.step()? {
+                Next::More => {}
+                Next::Idle => self.link.wait(epoch, Instant::now() + self.patience),
+                Next::Until(at) => self.link.wait(epoch, at),
+            }
+        }
+    }
+
+    /// Whole frames that went over its links, sent and received.
+    pub(super) fn frames(&self) -> (u64, u64) {
+        self.link.ends().frames()
     }
 
     /// Steps until every given task has a finish.
@@ -224,6 +318,7 @@ impl Rig {
             kv_blocks_total: 0,
             tokens_cached: 0,
         };
+        let _call = self.link.strict.enter(Call::Report);
         // SAFETY: the engine lives; `out` outlives the call.
         match unsafe { (table.report)(self.engine, &raw mut out) } {
             code::OK => Ok(Some((out.running, out.waiting))),
@@ -241,6 +336,7 @@ impl Rig {
         note("card");
         let (mut text, mut said) = (Vec::new(), Said::default());
         let out = StrOut { ctx: std::ptr::from_mut(&mut text).cast(), set };
+        let _call = self.link.strict.enter(Call::Card);
         // SAFETY: the engine lives; out and callback outlive the call.
         let code = unsafe { (table.card)(self.engine, out, said.out()) };
         said.expect_ok("card", code)?;
@@ -262,6 +358,7 @@ impl Rig {
         self.closed.store(true, Ordering::Relaxed);
         let millis = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
         let (mut said, begun) = (Said::default(), Instant::now());
+        let _call = self.link.strict.enter(Call::Close);
         // SAFETY: the engine lives; the callback outlives the call.
         let code = unsafe { (self.subject.engine.close)(self.engine, millis, said.out()) };
         self.link.wake();
@@ -277,7 +374,10 @@ impl Drop for Rig {
             drop(self.close(Duration::from_secs(2)));
         }
         note("destroy");
+        let _call = self.link.strict.enter(Call::Destroy);
         // SAFETY: the last call on the engine, nothing else runs: the rig is owned here.
         unsafe { (self.subject.engine.destroy)(self.engine) }
+        self.link.close_links();
+        self.link.strict.gone();
     }
 }

@@ -4,21 +4,24 @@
 use core::ffi::c_void;
 use std::collections::BTreeMap;
 
-use cascadia_plugin_api::abi::builder::Shard;
+use cascadia_plugin_api::abi::builder::{Peer, Shard};
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::abi::prim::{Array, Kv, Progress, Str};
+use cascadia_plugin_api::abi::prim::{Array, Kv, Progress, Str, StrOut};
 
 use super::note::note;
 use super::said::Said;
 use super::subject::Subject;
 use super::{Fault, Plan};
 use crate::plugins::link::Link;
+use crate::plugins::strict::Call;
 
 /// A builder.
 pub(super) struct Setup {
-    subject: &'static Subject,
+    pub(super) subject: &'static Subject,
     pub(super) link: &'static Link,
     builder: *mut c_void,
+    /// An engine was built of it, which closes its links.
+    built: std::cell::Cell<bool>,
 }
 
 impl Setup {
@@ -31,7 +34,7 @@ impl Setup {
         if builder.is_null() {
             return Err(Fault::Failed(format!("new_builder failed: {}", said.words(said.code))));
         }
-        Ok(Setup { subject, link, builder })
+        Ok(Setup { subject, link, builder, built: std::cell::Cell::new(false) })
     }
 
     /// Gives the options.
@@ -46,20 +49,62 @@ impl Setup {
         let text = |s: &String| Str::new(s.as_bytes());
         let pairs: Vec<_> = options.iter().map(|(k, v)| Kv { key: text(k), value: text(v) }).collect();
         let mut said = Said::default();
+        let _call = self.link.strict.enter(Call::Configure);
         // SAFETY: the builder is alive and used by this thread only; the pairs outlive the call.
         let code = unsafe { (self.subject.builder.configure)(self.builder, Array::new(&pairs), said.out()) };
         (code, said)
     }
 
+    /// Opens the listener of a stage; where peers find it. Skipped where the engine has no pipeline.
+    pub(super) fn listen(&self, address: &str) -> Result<String, Fault> {
+        unsafe extern "C" fn set(ctx: *mut c_void, text: Str) {
+            // SAFETY: `ctx` is the text below, alive for the call; what comes is lent for it.
+            unsafe { *ctx.cast::<String>() = text.text().into_owned() }
+        }
+        note("listen");
+        let (mut bound, mut said) = (String::new(), Said::default());
+        let out = StrOut { ctx: (&raw mut bound).cast(), set };
+        let address = Str::new(address.as_bytes());
+        // SAFETY: the builder is alive and used by this thread only; texts and callbacks outlive the call.
+        let code = unsafe { (self.subject.builder.listen)(self.builder, address, out, said.out()) };
+        if code == code::UNSUPPORTED {
+            return Err(Fault::Skipped(format!("it is no stage of a pipeline: {}", said.words(code))));
+        }
+        said.expect_ok("listen", code)?;
+        if bound.is_empty() {
+            return Err("listen answered ok and did not say where it listens".into());
+        }
+        Ok(bound)
+    }
+
+    /// Connects to the stage of rank 1.
+    pub(super) fn connect(&self, address: &str) -> Result<(), String> {
+        note("connect_peers");
+        let peers = [Peer { rank: 1, flags: 0, address: Str::new(address.as_bytes()) }];
+        let mut said = Said::default();
+        // SAFETY: as above; the peers outlive the call.
+        let code =
+            unsafe { (self.subject.builder.connect_peers)(self.builder, Array::new(&peers), said.out()) };
+        said.expect_ok("connect_peers", code)
+    }
+
     /// Loads the plan's model.
     pub(super) fn load(&self, plan: &Plan) -> Result<(), Fault> {
-        let shard = shard(plan);
+        self.load_as(plan, (0, 1))
+    }
+
+    /// Loads the plan's model as the stage `rank.0` of `rank.1`.
+    pub(super) fn load_as(&self, plan: &Plan, rank: (u32, u32)) -> Result<(), Fault> {
+        let shard = Shard { rank: rank.0, stages: rank.1, ..shard(plan) };
         // SAFETY: the shard outlives the call.
         let (code, said) = unsafe { self.load_code(&raw const shard, going_on()) };
         let no_model = matches!(code, code::MODEL_NOT_FOUND | code::SHARD_REJECTED | code::INVALID_CONFIG);
         if no_model && plan.model.is_none() {
             let why = format!("it needs a model, give --model PATH: {}", said.words(code));
             return Err(Fault::Skipped(why));
+        }
+        if rank.1 > 1 && matches!(code, code::SHARD_REJECTED | code::UNSUPPORTED) {
+            return Err(Fault::Skipped(format!("it does not split this model: {}", said.words(code))));
         }
         Ok(said.expect_ok("load_shard", code)?)
     }
@@ -69,6 +114,7 @@ impl Setup {
     pub(super) unsafe fn load_code(&self, shard: *const Shard, progress: Progress) -> (u32, Said) {
         note("load_shard");
         let mut said = Said::default();
+        let _call = self.link.strict.enter(Call::LoadShard);
         // SAFETY: the builder is alive and used by this thread only; the caller vouches for the shard.
         let code = unsafe { (self.subject.builder.load_shard)(self.builder, shard, progress, said.out()) };
         (code, said)
@@ -85,8 +131,14 @@ impl Setup {
     pub(super) fn build_code(&self) -> (u32, *mut c_void, Said) {
         note("build");
         let (mut said, mut engine) = (Said::default(), core::ptr::null_mut());
+        let building = self.link.strict.enter(Call::Build);
         // SAFETY: as above; `engine` outlives the call.
         let code = unsafe { (self.subject.builder.build)(self.builder, &raw mut engine, said.out()) };
+        self.built.set(!engine.is_null());
+        drop(building);
+        if code == code::OK {
+            self.link.strict.born();
+        }
         (code, engine, said)
     }
 }
@@ -94,8 +146,13 @@ impl Setup {
 impl Drop for Setup {
     fn drop(&mut self) {
         note("destroy of the builder");
+        let _call = self.link.strict.enter(Call::DestroyBuilder);
         // SAFETY: made by `new_builder`, destroyed once.
         unsafe { (self.subject.builder.destroy)(self.builder) }
+        if !self.built.get() {
+            self.link.close_links();
+        }
+        self.link.strict.builder_gone();
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) struct Answer {
     pub(super) tokens: Vec<u32>,
     pub(super) bytes: Vec<u8>,
     pub(super) logprobs: usize,
+    pub(super) prompt_logprobs: usize,
     /// `finish` of each last chunk; exactly one is right.
     pub(super) finishes: Vec<u32>,
     /// Chunks after the first finish.
@@ -169,6 +170,7 @@ fn take(answer: &mut Answer, chunk: &wire::Chunk) {
     answer.tokens.extend_from_slice(&tokens);
     answer.bytes.extend_from_slice(bytes);
     answer.logprobs += logprobs.len();
+    answer.prompt_logprobs += chunk.prompt_logprobs.len;
     if chunk.finish != wire::FINISH_NONE {
         answer.finishes.push(chunk.finish);
     }

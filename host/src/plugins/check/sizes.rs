@@ -7,6 +7,7 @@ use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::plugin::EngineInfo;
 use cascadia_plugin_api::abi::prim::Str;
 use cascadia_plugin_api::abi::task::Task;
+use cascadia_plugin_api::ext::LoadReport;
 
 use super::ask::Ask;
 use super::note::note;
@@ -14,12 +15,13 @@ use super::page::Page;
 use super::rig::Rig;
 use super::setup::{Setup, going_on, shard};
 use super::subject::Subject;
-use super::{Outcome, Plan, Test, passed};
+use super::{Outcome, Plan, Test, passed, skip};
 
 pub(super) const TESTS: &[Test] = &[
     Test { name: "engine_info keeps to the size it is offered", run: infos },
     Test { name: "a larger shard is accepted, and nothing is read behind a smaller one", run: shards },
     Test { name: "a larger task is accepted, a smaller one refused", run: tasks },
+    Test { name: "the load report keeps to the size it is offered", run: reports },
 ];
 
 /// By how much a newer struct is larger.
@@ -99,5 +101,37 @@ fn tasks(plan: &Plan) -> Outcome {
     accepted.extend(submit(size_of::<Task>() - 8)?.ok());
     note("step");
     rig.finish(&accepted)?;
+    passed()
+}
+
+fn reports(plan: &Plan) -> Outcome {
+    let rig = Rig::build(plan)?;
+    let Some(table) = rig.subject.report else { return skip("it has no load report") };
+    let empty = LoadReport {
+        struct_size: 0,
+        running: 0,
+        waiting: 0,
+        flags: 0,
+        kv_blocks_used: 0,
+        kv_blocks_total: 0,
+        tokens_cached: 0,
+    };
+    let ask = |size: usize| -> Result<(u32, Page), String> {
+        note(&format!("the load report with a struct of {size} bytes"));
+        let page = Page::with(&LoadReport { struct_size: size as u32, ..empty }, size)?;
+        // SAFETY: the engine lives; the page has as many bytes as the struct says.
+        Ok((unsafe { (table.report)(rig.engine(), page.ptr()) }, page))
+    };
+    let (code, page) = ask(size_of::<LoadReport>() + MORE)?;
+    if code != code::OK {
+        return Err("the load report refuses the larger struct of a newer host".into());
+    }
+    if page.bytes(size_of::<LoadReport>() + MORE)[size_of::<LoadReport>()..].iter().any(|byte| *byte != 0) {
+        return Err("the load report writes behind the fields that it knows".into());
+    }
+    // Whether it fills what there is or refuses: it may not write beyond it.
+    for size in [HEAD, size_of::<LoadReport>() - 8] {
+        ask(size)?;
+    }
     passed()
 }

@@ -96,6 +96,16 @@ impl Subject {
         Ok(name)
     }
 
+    /// The table of an extension; skips the test where the plugin offers none.
+    ///
+    /// # Safety
+    /// `T` must be the type of the id, beginning with `struct_size: u32`.
+    pub(super) unsafe fn offered<T>(&self, id: &str) -> Result<&'static T, Fault> {
+        // SAFETY: passed on to the caller.
+        let table = unsafe { table(self.entry, id) }?;
+        table.ok_or_else(|| Fault::Skipped(format!("it does not offer {id}")))
+    }
+
     /// What `get_extension` answers to an id.
     pub(super) fn extension(&self, id: &[u8]) -> *const core::ffi::c_void {
         // SAFETY: the text outlives the call.

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::engine::{STEP_IDLE, STEP_WAIT};
 use parking_lot::Mutex;
 
@@ -22,6 +23,7 @@ use super::teller::Teller;
 use super::{process, wire};
 use crate::plugins::build::{self, Order};
 use crate::plugins::engine::Engine;
+use crate::plugins::failed::Failed;
 use crate::plugins::handle::EngineHandle;
 use crate::plugins::link::Link;
 use crate::plugins::{LoadError, leave, load, services};
@@ -208,7 +210,11 @@ fn drive(engine: &EngineHandle, shared: &Shared, teller: &Teller) {
         for frame in std::mem::take(&mut *shared.mailbox.lock()) {
             submit(&frame, engine, &shared.home);
         }
-        match engine.step_chunks(STEP_BUDGET, &mut push) {
+        let stepped = match link.fault() {
+            Some(reason) => Err((code::BACKEND, Failed::saying(&reason))),
+            None => engine.step_chunks(STEP_BUDGET, &mut push),
+        };
+        match stepped {
             Ok(out) => {
                 let longest = Instant::now() + IDLE_WAIT;
                 match out.state {

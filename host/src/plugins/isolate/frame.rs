@@ -61,6 +61,8 @@ kinds! {
     Values = 23,
     /// A line for the log: [`Line`].
     Line = 24,
+    /// Breaches of the boundary's rules, a word for each kind.
+    Breaches = 26,
     /// The engine has ended: a code with its words.
     Closed = 25,
 }

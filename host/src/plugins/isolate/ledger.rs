@@ -1,20 +1,28 @@
 //! The child's side of the plugin's metrics: counted here, told to the host now and then. A plugin never waits for it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::frame::Series;
 use super::pack::{Packer, Short, Unpacker};
-use crate::plugins::services::Register;
+use crate::plugins::register::Register;
+use crate::telemetry::labels::Protocol;
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::plugin_metrics::{Kind, MAX_SERIES};
+use crate::telemetry::transport::TransportMetrics;
 
 /// Samples of one histogram kept between two tellings; more are left out.
 const MAX_SAMPLES: usize = 1 << 16;
 
 /// What was counted since it was last told.
 #[derive(Default)]
-pub(super) struct Ledger(Mutex<Inner>);
+pub(super) struct Ledger {
+    inner: Mutex<Inner>,
+    /// Of links between stages: counted in the child only, and told to nobody yet.
+    own: Metrics,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -22,6 +30,8 @@ struct Inner {
     entries: Vec<Entry>,
     /// Series that the host has not heard of.
     fresh: Vec<Series>,
+    /// Breaches of the boundary's rules, by kind.
+    breaches: [u64; Protocol::ALL.len()],
 }
 
 struct Entry {
@@ -35,7 +45,7 @@ struct Entry {
 impl Ledger {
     /// What changed: new series, and a frame of values.
     pub(super) fn tell(&self, values: &mut Packer) -> Vec<Series> {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         for (at, entry) in inner.entries.iter_mut().enumerate() {
             if !std::mem::take(&mut entry.changed) {
                 continue;
@@ -53,8 +63,16 @@ impl Ledger {
         std::mem::take(&mut inner.fresh)
     }
 
+    /// Breaches since the last question, a word for each kind; none when there were none.
+    pub(super) fn tell_breaches(&self, out: &mut Packer) {
+        let breaches = std::mem::take(&mut self.inner.lock().breaches);
+        if breaches.iter().any(|n| *n > 0) {
+            breaches.iter().for_each(|n| out.word(*n));
+        }
+    }
+
     fn change(&self, handle: u64, change: impl FnOnce(&mut Entry)) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         if let Some(entry) =
             usize::try_from(handle).ok().and_then(|h| inner.entries.get_mut(h.wrapping_sub(1)))
         {
@@ -74,7 +92,7 @@ impl Register for Ledger {
         labels: Vec<(String, String)>,
         buckets: Vec<f64>,
     ) -> Result<u64, String> {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         let key = (name.to_owned(), labels.clone());
         if let Some(handle) = inner.known.get(&key) {
             return Ok(*handle);
@@ -112,6 +130,14 @@ impl Register for Ledger {
                 entry.samples.push(value);
             }
         });
+    }
+
+    fn breach(&self, kind: Protocol, n: u64) {
+        self.inner.lock().breaches[kind as usize] += n;
+    }
+
+    fn transport(&self) -> &Arc<TransportMetrics> {
+        &self.own.transport
     }
 }
 
@@ -189,7 +215,7 @@ mod tests {
             }
             mirror.values(values.bytes(), &host).expect("whole");
         }
-        let inner = host.0.lock();
+        let inner = host.inner.lock();
         assert_eq!(inner.entries[0].value, 4.0);
         assert_eq!(inner.entries[1].value, 1.0);
         assert_eq!(inner.entries[2].samples, [0.5, 0.5]);

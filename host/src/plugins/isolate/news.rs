@@ -10,6 +10,7 @@ use super::pack::{Packer, Short, Unpacker};
 use crate::plugins::Load;
 use crate::plugins::link::Link;
 use crate::plugins::services;
+use crate::telemetry::labels::Protocol;
 
 /// Longest line that is printed.
 const MAX_LINE: usize = 8 * 1024;
@@ -48,7 +49,13 @@ impl News {
                 }
             }
             (Frame::Values, Some(register)) => self.mirror.values(bytes, register)?,
-            (Frame::Series | Frame::Values, None) => {}
+            (Frame::Breaches, Some(register)) => {
+                let mut from = Unpacker::new(bytes);
+                for kind in Protocol::ALL {
+                    register.breach(*kind, from.word()?);
+                }
+            }
+            (Frame::Series | Frame::Values | Frame::Breaches, None) => {}
             (Frame::Report, _) => {
                 let (report, beats, steps) = unpack_report(bytes)?;
                 self.link.steps.fetch_add(steps, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use super::pack::Packer;
 use crate::plugins::Load;
 use crate::plugins::engine::Engine;
 use crate::plugins::handle::EngineHandle;
-use crate::plugins::services::Register;
+use crate::plugins::register::Register;
 
 /// How often series and load are told.
 const EVERY: Duration = Duration::from_millis(100);
@@ -118,6 +118,11 @@ impl Teller {
         }
         if !values.bytes().is_empty() {
             self.home.send(Frame::Values, values.bytes());
+        }
+        let mut breaches = Packer::default();
+        self.ledger.tell_breaches(&mut breaches);
+        if !breaches.bytes().is_empty() {
+            self.home.send(Frame::Breaches, breaches.bytes());
         }
         if let Some(engine) = self.engine.get() {
             let now = (engine.load(), engine.link().heartbeats());

@@ -51,7 +51,7 @@ pub fn refuse_second_build(path: &Path, soname: Option<&str>) -> Result<(), Stri
         if theirs.as_deref() == Some(soname) {
             return Err(format!(
                 "{} is already loaded as {soname} from {}: a second build in one process would silently be the first \
-                 one; use one build for all plugins",
+                 one; use --isolate for it, or one build for all plugins",
                 path.display(),
                 loaded.display()
             ));

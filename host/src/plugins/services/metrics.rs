@@ -7,7 +7,7 @@ use cascadia_plugin_api::abi::host::{METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOG
 use cascadia_plugin_api::abi::prim::{Array, ErrOut, Kv, Str};
 
 use super::{METRICS, fail, guarded};
-use crate::plugins::link::Link;
+use crate::plugins::breach;
 use crate::telemetry::plugin_metrics::Kind;
 
 pub(super) static TABLE: MetricsV1 =
@@ -23,7 +23,7 @@ unsafe extern "C" fn series(
     err: ErrOut,
 ) -> u64 {
     guarded("metrics", 0, || {
-        let (Some(link), Some(metrics)) = (Link::at(worker as usize), METRICS.get()) else {
+        let (Some(link), Some(metrics)) = (breach::worker("metrics", worker as usize), METRICS.get()) else {
             fail(err, code::INVALID_CONFIG, "unknown worker");
             return 0;
         };

@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use cascadia_plugin_api::abi::host::{CancelV1, HeartbeatV1, WakeV1};
 
 use super::guarded;
+use crate::plugins::breach;
 use crate::plugins::link::Link;
 
 pub(super) static WAKE: WakeV1 = WakeV1 { struct_size: size_of::<WakeV1>() as u32, flags: 0, wake };
@@ -13,18 +14,19 @@ pub(super) static HEARTBEAT: HeartbeatV1 =
 pub(super) static CANCEL: CancelV1 = CancelV1 { struct_size: size_of::<CancelV1>() as u32, flags: 0, flag };
 
 unsafe extern "C" fn wake(worker: *mut c_void) {
-    guarded("wake", (), || Link::at(worker as usize).map_or((), Link::wake));
+    guarded("wake", (), || breach::worker("wake", worker as usize).map_or((), Link::wake));
 }
 
 unsafe extern "C" fn counter(worker: *mut c_void) -> *mut u64 {
     guarded("heartbeat", core::ptr::null_mut(), || {
-        Link::at(worker as usize).map_or(core::ptr::null_mut(), |link| link.heartbeat.as_ptr())
+        breach::worker("heartbeat", worker as usize)
+            .map_or(core::ptr::null_mut(), |link| link.heartbeat.as_ptr())
     })
 }
 
 unsafe extern "C" fn flag(worker: *mut c_void, task: u64) -> *const u32 {
     guarded("cancel", core::ptr::null(), || {
-        let flag = Link::at(worker as usize).and_then(|link| link.flag(task));
+        let flag = breach::worker("cancel", worker as usize).and_then(|link| link.flag(task));
         flag.map_or(core::ptr::null(), |flag| flag.as_ptr().cast_const())
     })
 }

@@ -96,6 +96,18 @@ fn an_answer_comes_in_larger_pieces() {
 }
 
 #[test]
+fn a_breach_is_told_once_and_changes_no_chunk() {
+    let mut batch = Batch::new(&Options::default());
+    let breaches = "a\n@mock {\"push_from_thread\":true,\"unknown_finish\":true}";
+    batch.admit(run_of(task(1, breaches), &Options::default()), 0);
+    batch.admit(run_of(task(2, "b"), &Options::default()), 0);
+    assert_eq!(batch.take_breach(0), Some((1, Breach::OtherThread)));
+    assert_eq!(batch.take_breach(0), Some((1, Breach::UnknownFinish)));
+    assert_eq!(batch.take_breach(0), None);
+    assert_eq!(play_order(r#"{"push_from_thread":true}"#)[0], "1:a");
+}
+
+#[test]
 fn a_task_fails_as_told() {
     assert_eq!(play_order(r#"{"fail_after":2}"#), ["1:a", "1: b", "1:.error"]);
     assert_eq!(play_order(r#"{"fail_after":0}"#), ["1:.error"]);
@@ -242,4 +254,42 @@ fn a_slow_prefill_is_told_once_when_it_is_due() {
     let block = Block { task: 1, ms: 9, beat: false, watch: false };
     assert_eq!(batch.take_block(5 * MS), Some(block));
     assert_eq!(batch.take_block(5 * MS), None);
+}
+
+#[test]
+fn a_paused_task_waits_and_the_others_go_on() {
+    let options = Options::default();
+    let mut batch = Batch::new(&options);
+    for id in [1, 2] {
+        batch.admit(run_of(task(id, "a b"), &options), 1);
+    }
+    assert_eq!(step(&mut batch, 1), "1:a|2:a");
+    batch.pause(1, true);
+    assert_eq!(step(&mut batch, 1), "2: b");
+    assert_eq!(step(&mut batch, 1), "2:.stop");
+    assert_eq!(batch.next(1), Next::Idle);
+    batch.pause(1, false);
+    assert_eq!(batch.next(1), Next::More);
+    assert_eq!(step(&mut batch, 1), "1: b");
+    batch.pause(1, true);
+    batch.cancel(1, 1);
+    assert_eq!(step(&mut batch, 1), "1:.cancelled");
+}
+
+#[test]
+fn a_task_goes_on_where_another_engine_has_left_it() {
+    let options = Options::default();
+    let mut first = Batch::new(&options);
+    first.admit(run_of(task(1, "a b c d"), &options), 1);
+    assert_eq!((step(&mut first, 1), step(&mut first, 1)), ("1:a".into(), "1: b".into()));
+    let tokens = first.sequence(1).unwrap();
+    let answer = tokens[7..].to_vec();
+    let mut run = run_of(Task { max_tokens: 3, ..task(9, "a b c d") }, &options);
+    run.resume(&answer).unwrap();
+    let mut second = Batch::new(&options);
+    second.admit(run, 1);
+    assert_eq!(step(&mut second, 1), "9: c.length", "limits count from the answer's beginning");
+    let mut other = run_of(task(9, "x y z"), &options);
+    assert_eq!(other.resume(&answer).unwrap_err().code, code::INVALID_CONFIG);
+    assert_eq!(first.sequence(2), None);
 }

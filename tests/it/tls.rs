@@ -1,0 +1,88 @@
+//! TLS: a client that trusts the certificate is answered, over HTTP/1.1 and with HTTP/2 agreed; others do no harm.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use cascadia_tests::host::run;
+use cascadia_tests::{Host, TempDir, setup};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+/// A certificate for `localhost` and its key, made for these tests and worth nothing else.
+const CERTIFICATE: &str = include_str!("tls/cert.pem");
+const KEY: &str = include_str!("tls/key.pem");
+
+fn text(path: &std::path::Path) -> &str {
+    path.to_str().expect("PANIC: temporary paths are text")
+}
+
+/// A connection that offers these protocols.
+fn connect(host: &Host, protocols: &[&[u8]]) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes())?)?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+    let client = ClientConnection::new(Arc::new(config), ServerName::try_from("localhost")?)?;
+    let socket = TcpStream::connect(host.client().address)?;
+    socket.set_read_timeout(Some(Duration::from_secs(30)))?;
+    Ok(StreamOwned::new(client, socket))
+}
+
+/// Asks for `/livez` and answers what came.
+fn ask(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Result<String> {
+    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).context("an answer and a proper end")?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[test]
+fn a_host_with_a_certificate_speaks_tls_and_nothing_else() -> Result<()> {
+    let dir = TempDir::new();
+    let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
+    let plugin = setup::plugin("mock");
+    let args = ["--plugin", text(&plugin), "--tls-cert", text(&cert), "--tls-key", text(&key)];
+    let host = Host::start(&args);
+    let answer = ask(&mut connect(&host, &[b"http/1.1"])?)?;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // Without a word about protocols it is HTTP/1.1 too.
+    assert!(ask(&mut connect(&host, &[])?)?.contains("\"ok\""));
+    let mut two = connect(&host, &[b"h2", b"http/1.1"])?;
+    two.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")?;
+    let mut head = [0; 9];
+    two.read_exact(&mut head)?;
+    assert_eq!((two.conn.alpn_protocol(), head[3]), (Some(&b"h2"[..]), 4), "the host's settings come first");
+    // Who speaks plainly is not answered, and the next one is.
+    let mut plain = TcpStream::connect(host.client().address)?;
+    plain.set_read_timeout(Some(Duration::from_secs(30)))?;
+    plain.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+    let mut rest = Vec::new();
+    // It may end with an alert or a reset; it must end.
+    drop(plain.read_to_end(&mut rest));
+    assert!(!rest.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&rest));
+    assert!(ask(&mut connect(&host, &[])?)?.contains("\"ok\""));
+    Ok(())
+}
+
+#[test]
+fn files_that_make_no_certificate_are_refused_at_the_start() {
+    let dir = TempDir::new();
+    let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
+    let none = dir.file("none.pem", "no certificate");
+    let plugin = setup::plugin("mock");
+    let start = |cert: &str, key: &str| {
+        run(&["--plugin", text(&plugin), "--api", ":0", "--tls-cert", cert, "--tls-key", key])
+    };
+    start("/nowhere/cert.pem", text(&key)).complains(2, &["/nowhere/cert.pem"]);
+    start(text(&none), text(&key)).complains(2, &["none.pem", "no certificate"]);
+    start(text(&cert), text(&none)).complains(2, &["none.pem"]);
+    run(&["--plugin", text(&plugin), "--set", "server.tls_cert=\"x\""]).complains(2, &["go together"]);
+}
