@@ -4,6 +4,7 @@
 //! What must hold: nothing of a plugin runs before its file, its manifest and its options were checked; a library is
 //! never closed; types of the boundary end here, beyond this module only `generate` types travel.
 
+pub mod bench;
 pub mod breach;
 pub mod build;
 pub mod check;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cascadia_tests::client::{completion, streamed, with};
-use cascadia_tests::{Host, TempDir, chat, order, setup, wait};
+use cascadia_tests::{Host, TempDir, chat, elf, order, setup, wait};
 use serde_json::json;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -55,6 +55,49 @@ fn a_dropped_plugin_serves_and_a_removed_one_drains() -> Result<()> {
     let told = running.rest()?;
     assert_eq!((told.finish(), told.pieces.len()), ("stop", 20));
     host.chat("too late")?.error(404);
+    Ok(())
+}
+
+#[test]
+fn a_host_starts_with_folders_that_it_would_have_followed() -> Result<()> {
+    let dir = TempDir::new();
+    let mock = fs::read(setup::plugin("mock"))?;
+    for (id, model) in [("mocb", "one"), ("mocc", "two")] {
+        let folder = dir.path().join(model);
+        fs::create_dir(&folder)?;
+        fs::write(folder.join("plugin.toml"), format!("[[model]]\nname = \"{model}\"\n"))?;
+        let library = elf::replaced(&mock, "\"id\":\"mock\"", &format!("\"id\":\"{id}\""));
+        drop_in(&library, &folder, &format!("lib{id}.so"))?;
+    }
+    let host = Host::start(&["--plugin-dir", dir.path().to_str().expect("PANIC: temporary paths are text")]);
+    host.ready();
+    for model in ["one", "two"] {
+        let body = with(chat("each by its own"), &json!({ "model": model }));
+        assert_eq!(host.post(CHAT, &body)?.content(), "each by its own");
+    }
+    Ok(())
+}
+
+#[test]
+fn copies_of_a_removed_plugin_count_when_it_comes_back() -> Result<()> {
+    let (host, dir, mock) = following(&["--plugin-max-generations", "2"])?;
+    let copies = |host: &Host| host.scrape().sum("cascadia_plugin_generations", &[]);
+    for n in 1..=2 {
+        drop_in(&[&mock[..], &vec![0; n]].concat(), dir.path(), "libmock.so")?;
+        host.ready();
+        assert_eq!((host.chat("here")?.content().as_str(), copies(&host)), ("here", n as f64));
+        fs::remove_file(dir.path().join("libmock.so"))?;
+        wait("the model to be gone", || match host.chat("gone") {
+            Ok(answer) if answer.status() == 404 => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    wait("the refusal", || match host.log().contains("too many copies") {
+        true => Ok(()),
+        false => Err(host.log()),
+    });
+    assert_eq!(host.chat("no third")?.status(), 404);
     Ok(())
 }
 

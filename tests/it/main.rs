@@ -3,6 +3,7 @@
 mod admin;
 mod admission;
 mod api;
+mod bench;
 mod breach;
 mod cancel;
 mod chat;

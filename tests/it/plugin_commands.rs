@@ -13,8 +13,13 @@ fn text(path: &Path) -> &str {
 
 /// Compiles the example in C into `folder`.
 pub(crate) fn echo_c(folder: &Path) -> Result<PathBuf> {
+    c_plugin("plugins/examples/echo-c/echo.c", folder)
+}
+
+/// Compiles a plugin of one C file into `folder`.
+fn c_plugin(source: &str, folder: &Path) -> Result<PathBuf> {
     let root = setup::root();
-    let library = folder.join("libecho_c.so");
+    let library = folder.join("libin_c.so");
     let flags = [
         "-std=c11",
         "-Wall",
@@ -30,7 +35,7 @@ pub(crate) fn echo_c(folder: &Path) -> Result<PathBuf> {
         .args(flags)
         .arg("-I")
         .arg(root.join("plugin-api/include"))
-        .arg(root.join("plugins/examples/echo-c/echo.c"))
+        .arg(root.join(source))
         .arg("-o")
         .arg(&library)
         .output()
@@ -98,7 +103,7 @@ fn check_notices_services_for_an_engine_that_is_gone_in_whatever_test_they_come(
 #[test]
 fn an_engine_in_plain_c_passes_check_and_serves_a_chat() -> Result<()> {
     let dir = TempDir::new();
-    let library = echo_c(dir.path())?;
+    let library = c_plugin("plugins/examples/echo-c/echo.c", dir.path())?;
     let checked = run(&["plugin", "check", text(&library)]);
     assert_eq!(checked.status.code(), Some(0), "{}", checked.output);
     let host = Host::start(&["--plugin", text(&library)]);
@@ -109,6 +114,16 @@ fn an_engine_in_plain_c_passes_check_and_serves_a_chat() -> Result<()> {
         "model": model, "temperature": 0, "messages": [{"role": "user", "content": "words in C"}],
     });
     assert_eq!(host.post("/v1/chat/completions", &body)?.content(), "words in C");
+    Ok(())
+}
+
+#[test]
+fn engines_that_measure_the_boundary_keep_its_contract() -> Result<()> {
+    let dir = TempDir::new();
+    for library in [c_plugin("benches/null-engine/null.c", dir.path())?, setup::plugin("null_engine")] {
+        let checked = run(&["plugin", "check", text(&library), "--fuzz", "3"]);
+        assert_eq!(checked.status.code(), Some(0), "{}", checked.output);
+    }
     Ok(())
 }
 

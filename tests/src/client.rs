@@ -205,15 +205,21 @@ impl Call {
     }
 
     /// Waits for the head of a stream.
-    pub fn stream(mut self) -> Result<Stream> {
+    pub fn stream(self) -> Result<Stream> {
+        self.stream_or_refusal()?
+            .map_err(|answer| anyhow::anyhow!("status {}: {}", answer.status(), answer.text()))
+    }
+
+    /// The same, or the whole answer where that is none.
+    pub fn stream_or_refusal(mut self) -> Result<Result<Stream, Answer>> {
         let head = self.connection.head()?;
         if head.status != 200 {
             let body = self.connection.body()?;
-            anyhow::bail!("status {}: {}", head.status, String::from_utf8_lossy(&body));
+            return Ok(Err(Answer { head, body }));
         }
         let kind = head.header("content-type").unwrap_or_default().to_owned();
         ensure!(kind.starts_with("text/event-stream"), "content-type {kind:?} is no stream");
-        Ok(Stream { connection: self.connection, head, bytes: Vec::new(), at: 0, told: Told::default() })
+        Ok(Ok(Stream { connection: self.connection, head, bytes: Vec::new(), at: 0, told: Told::default() }))
     }
 
     /// Ends the connection with a reset.

@@ -109,7 +109,9 @@ impl Host {
     /// The same with variables in its environment, which is empty otherwise.
     #[track_caller]
     pub fn start_with(args: &[&str], environment: &[(&str, &str)]) -> Host {
-        Host::begin(&[&["--log-level", "debug"], args].concat(), environment)
+        // Most tests look at what is told on the way.
+        let level: &[&str] = if args.contains(&"--log-level") { &[] } else { &["--log-level", "debug"] };
+        Host::begin(&[level, args].concat(), environment)
     }
 
     /// A host whose log level is its configuration's.
@@ -276,6 +278,11 @@ impl Host {
     /// Its log as objects; what is none is left out.
     pub fn log_lines(&self) -> Vec<Value> {
         self.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Number of its threads.

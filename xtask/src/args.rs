@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Gen(Mode),
     Tidy,
     Dist(Runtime),
+    Bench { gate: bool },
+    Soak(Vec<String>),
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -28,7 +30,7 @@ pub(crate) struct TestOptions {
 }
 
 /// Name, one line for the list, and what `cargo xtask NAME --help` adds.
-const COMMANDS: [(&str, &str, &str); 7] = [
+const COMMANDS: [(&str, &str, &str); 9] = [
     (
         "fetch",
         "[openvino|model|prometheus|clients]...  download what builds and tests need (all, if none is named)",
@@ -72,6 +74,20 @@ const COMMANDS: [(&str, &str, &str); 7] = [
         "[--without-openvino]  pack a folder and a .tar.gz that run by themselves",
         "Builds with the dist profile into dist/cascadia-host-VERSION-linux-x86_64 under the target folder: host,\n\
          plugins, shims, documents and, unless left out, the OpenVINO runtime with its licences.",
+    ),
+    (
+        "bench",
+        "boundary [--gate]  measure what a token costs between host and engine",
+        "Builds the release host, engines that do nothing but push, and the mock, and measures them in the host's process and\n\
+         in one of their own. Prints medians, quartiles and the targets; leaves target/bench/boundary.json. The machine's load\n\
+         is in the numbers: --gate, which makes a missed target exit status 1, is for a quiet one.",
+    ),
+    (
+        "soak",
+        "[--minutes M] [--seed N] [--isolate] [--json]  load and faults for half an hour, then count what is left",
+        "Builds the release host and the mock, follows a plugin folder, and draws load and faults from the seed: upgrades, broken\n\
+         files, removals, panics, stalls, killed children. Afterwards every request must have had a proper end, and memory,\n\
+         descriptors, threads and processes must be back. --isolate runs all engines in processes of their own.",
     ),
 ];
 
@@ -117,6 +133,11 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
         } else {
             Runtime::Packed
         }),
+        "bench" => match rest {
+            [what, rest @ ..] if what == "boundary" => Command::Bench { gate: flag(name, rest, "--gate")? },
+            _ => bail!("bench takes what to measure, which is: boundary"),
+        },
+        "soak" => Command::Soak(rest.to_vec()),
         other => {
             let known: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
             bail!("unknown command {other}; there are {}", known.join(", "))

@@ -56,6 +56,32 @@ pub(crate) fn host(place: &Place, profile: Profile) -> Result<()> {
     proc::run(&mut command)
 }
 
+/// Some crates of the workspace.
+pub(crate) fn some(place: &Place, profile: Profile, crates: &[&str]) -> Result<()> {
+    let mut command = proc::cargo(&place.root);
+    command.args(["build", "--profile", profile.name()]);
+    command.args(crates.iter().flat_map(|name| ["--package", name]));
+    proc::run(&mut command)
+}
+
+/// A plugin in one C file, as an author without our SDK builds it.
+pub(crate) fn c_plugin(place: &Place, source: &Path, library: &Path) -> Result<()> {
+    let mut command = Command::new("cc");
+    let flags = [
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-O2",
+        "-fPIC",
+        "-shared",
+        "-fvisibility=hidden",
+        "-pthread",
+    ];
+    command.args(flags).arg("-I").arg(place.root.join("plugin-api/include"));
+    proc::run(command.arg(source).arg("-o").arg(library))
+}
+
 /// Links the shim to the libraries whose names begin as the lines of `list` do, by SONAME: their symbols then need not be
 /// visible to everything else in the process.
 fn link(command: &mut Command, list: &Path, lib: &Path) -> Result<()> {

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to its terminal")]
 
 mod args;
+mod bench;
 mod compile;
 mod dist;
 mod docs;
@@ -45,6 +46,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Gen(mode) => docs::all(&place, mode)?,
         Command::Tidy => tidy::run(&place)?,
         Command::Dist(runtime) => dist::pack(&place, runtime)?,
+        Command::Bench { gate } => return bench::boundary(&place, gate),
+        Command::Soak(words) => return bench::soak(&place, &words),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -102,6 +102,7 @@ pub(crate) fn missing(command: &Command, error: std::io::Error) -> anyhow::Error
 fn package(program: &str) -> Option<&'static str> {
     Some(match program {
         "g++" => "g++",
+        "cc" => "gcc",
         "python3" => "python3 python3-pip python3-venv",
         "sha256sum" => "coreutils",
         "tar" => "tar gzip",

@@ -58,16 +58,18 @@ pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<C
     }
     let manifests: Vec<&Manifest> = plugins.iter().map(|p| &p.manifest).collect();
     strangers(config, &manifests).map_err(usage)?;
-    let configured = config.model.iter().map(|model| (model.clone(), Source::Configuration));
-    let mut wanted: Vec<_> = configured.collect();
+    let configured =
+        config.model.iter().map(|model| (model.clone(), Source::Configuration, manifests.clone()));
+    let mut wanted: Vec<Wanted<'_>> = configured.collect();
     for plugin in &plugins {
+        // What lies beside a plugin is for that plugin, as when both are dropped into a running host.
         let named = beside(&plugin.path).map_err(usage)?;
-        wanted.extend(named.into_iter().map(|model| (model, Source::Beside)));
+        wanted.extend(named.into_iter().map(|model| (model, Source::Beside, vec![&plugin.manifest])));
     }
     if wanted.is_empty() && !plugins.is_empty() {
-        wanted.push((Model::default(), Source::Configuration));
+        wanted.push((Model::default(), Source::Configuration, manifests.clone()));
     }
-    let (jobs, waiting) = jobs(wanted, &manifests, config, metrics).map_err(usage)?;
+    let (jobs, waiting) = jobs(wanted, config, metrics).map_err(usage)?;
     Ok(Chosen { plugins, jobs, waiting })
 }
 
@@ -93,6 +95,9 @@ pub(super) fn strangers(config: &Config, manifests: &[&Manifest]) -> Result<(), 
     Ok(())
 }
 
+/// A model, who asked for it, and the plugins that may serve it.
+pub(super) type Wanted<'a> = (Model, Source, Vec<&'a Manifest>);
+
 /// Jobs with who asked for them, and the models that wait for their engine.
 type Jobs = (Vec<(Job, Source)>, Vec<(Model, Source)>);
 
@@ -100,16 +105,11 @@ type Jobs = (Vec<(Job, Source)>, Vec<(Model, Source)>);
 ///
 /// # Errors
 /// What is wrong with the first one that cannot have one, and never will.
-pub(super) fn jobs(
-    wanted: Vec<(Model, Source)>,
-    manifests: &[&Manifest],
-    config: &Config,
-    metrics: &Metrics,
-) -> Result<Jobs, String> {
+pub(super) fn jobs(wanted: Vec<Wanted<'_>>, config: &Config, metrics: &Metrics) -> Result<Jobs, String> {
     let hot = !config.plugins.dirs.is_empty();
     let (mut jobs, mut waiting): Jobs = Default::default();
-    for (model, source) in wanted {
-        match job(&model, manifests, config, metrics) {
+    for (model, source, manifests) in wanted {
+        match job(&model, &manifests, config, metrics) {
             Ok(job) if jobs.iter().any(|(j, _)| j.name == job.name) => {
                 return Err(format!("two models are named {}; give one --model NAME=PATH", job.name));
             }

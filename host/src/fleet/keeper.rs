@@ -41,6 +41,8 @@ struct Retired {
 pub(super) struct Keeper {
     ground: Ground,
     plugins: HashMap<String, Plugin>,
+    /// Copies in memory of plugins that were removed: they stay, and count when the plugin comes back.
+    left_behind: HashMap<String, u32>,
     slots: Vec<Slot>,
     /// Slots that there were.
     numbers: u64,
@@ -70,6 +72,7 @@ impl Keeper {
         let known: Vec<PathBuf> = chosen.plugins.iter().map(|p| p.path.clone()).collect();
         let catalog = Catalog::new(ground.config.plugins.dirs.clone(), &known, now);
         let mut keeper = Keeper {
+            left_behind: HashMap::new(),
             plugins: chosen.plugins.into_iter().map(|c| (c.manifest.id.clone(), Plugin::new(c))).collect(),
             slots: Vec::new(),
             numbers: 0,

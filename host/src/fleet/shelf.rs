@@ -30,6 +30,16 @@ impl Plugin {
         Plugin { path, manifest, proven: None, next: None, candidate: Some(candidate), opened: 0 }
     }
 
+    /// A plugin of which so many copies are in memory, from before it was removed.
+    pub(super) fn again(candidate: Candidate, opened: u32) -> Plugin {
+        Plugin { opened, ..Plugin::new(candidate) }
+    }
+
+    /// Copies of it that stay in memory.
+    pub(super) fn opened(&self) -> u32 {
+        self.opened
+    }
+
     /// A newer file of the same plugin came.
     pub(super) fn renew(&mut self, candidate: Candidate) {
         (self.path, self.manifest) = (candidate.path.clone(), candidate.manifest.clone());

@@ -59,6 +59,11 @@ pub trait Engine: Send + Sync {
     /// The engine's side of the wake, the flags and the heartbeat.
     fn link(&self) -> &'static Link;
 
+    /// The process it runs in, where that is not this one.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
     /// `[any]` Hands a task over under this id.
     fn submit(&self, id: u64, request: &Request) -> Result<Taken, Failure>;
 

@@ -21,8 +21,9 @@ pub struct Link {
     /// Id of the plugin, for its metrics.
     pub plugin: String,
     pub(super) heartbeat: AtomicU64,
-    /// Steps of the engine that nobody has counted yet.
-    pub(super) steps: AtomicU64,
+    /// Steps of the engine, and how many of them were asked for.
+    steps: AtomicU64,
+    taken: AtomicU64,
     /// The rules of the worker.
     pub(super) strict: Strict,
     epoch: Mutex<u64>,
@@ -57,6 +58,7 @@ impl Link {
             plugin: plugin.to_owned(),
             heartbeat: AtomicU64::new(0),
             steps: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             strict: Strict::default(),
             epoch: Mutex::new(0),
             changed: Condvar::new(),
@@ -121,9 +123,16 @@ impl Link {
         self.heartbeat.load(Ordering::Relaxed)
     }
 
-    /// Steps that the engine made since the last question.
+    /// The engine made so many steps. Said by its driver alone, and so without a locked instruction, which would cost as much
+    /// as the rest of a short step.
+    pub(super) fn add_steps(&self, n: u64) {
+        self.steps.store(self.steps.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Steps that the engine made since the last question. One asks at a time.
     pub fn take_steps(&self) -> u64 {
-        self.steps.swap(0, Ordering::Relaxed)
+        let all = self.steps.load(Ordering::Relaxed);
+        all.saturating_sub(self.taken.swap(all, Ordering::Relaxed))
     }
 
     /// Number of wakes so far. Read it before looking for work, give it to [`Link::wait`] after finding none.

@@ -83,11 +83,8 @@ impl Array {
     /// with a valid prefix of `T`, and an all-zero `T` must be valid.
     pub unsafe fn iter<T: Copy>(self) -> impl ExactSizeIterator<Item = T> {
         let base = self.ptr.cast::<u8>();
-        let sound = !base.is_null()
-            && self.stride > 0
-            && self.len.checked_mul(self.stride).is_some_and(|n| n <= isize::MAX as usize);
         let size = self.stride.min(size_of::<T>());
-        (0..if sound { self.len } else { 0 }).map(move |i| {
+        (0..self.readable()).map(move |i| {
             let mut item = core::mem::MaybeUninit::<T>::zeroed();
             // SAFETY: the caller vouches for `stride` readable bytes at each place and for zero being valid; `size` is
             // no larger than either side.
@@ -102,10 +99,33 @@ impl Array {
         })
     }
 
+    /// As [`Array::iter`] where no element is shorter than `T`, as is the rule, else nothing. It copies by a size that the
+    /// compiler knows, so that a loop does not copy the fields that it does not look at.
+    ///
+    /// # Safety
+    /// As [`Array::iter`].
+    #[inline]
+    pub unsafe fn whole<T: Copy>(self) -> Option<impl ExactSizeIterator<Item = T>> {
+        let base = self.ptr.cast::<u8>();
+        // SAFETY: the caller vouches for `stride` readable bytes at each place, which are a whole `T`, aligned or not.
+        let item = move |i| unsafe { base.add(i * self.stride).cast::<T>().read_unaligned() };
+        (self.stride >= size_of::<T>()).then(|| (0..self.readable()).map(item))
+    }
+
+    /// Number of elements, 0 of an array that cannot be one.
+    #[inline]
+    fn readable(self) -> usize {
+        let sound = !self.ptr.is_null()
+            && self.stride > 0
+            && self.len.checked_mul(self.stride).is_some_and(|n| n <= isize::MAX as usize);
+        if sound { self.len } else { 0 }
+    }
+
     /// The elements as a slice when they lie side by side and aligned (scalars nearly always do), else copied.
     ///
     /// # Safety
     /// As [`Array::iter`], for `'a`.
+    #[inline]
     pub unsafe fn scalars<'a, T: Copy + 'a>(self) -> Cow<'a, [T]> {
         if self.len == 0 || self.ptr.is_null() {
             return Cow::Borrowed(&[]);
@@ -118,7 +138,15 @@ impl Array {
             return Cow::Borrowed(unsafe { core::slice::from_raw_parts(self.ptr.cast(), self.len) });
         }
         // SAFETY: passed on to the caller.
-        Cow::Owned(unsafe { self.iter() }.collect())
+        Cow::Owned(unsafe { self.copied() })
+    }
+
+    /// # Safety
+    /// As [`Array::iter`].
+    #[cold]
+    unsafe fn copied<T: Copy>(self) -> Vec<T> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.iter() }.collect()
     }
 }
 

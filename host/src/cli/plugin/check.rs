@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{library, say};
+use super::{has_engine, library, model, pairs, say};
 use crate::config::env;
 use crate::plugins::check::{self, Plan, Verdict, alone};
 use crate::plugins::manifest::Manifest;
@@ -69,30 +69,17 @@ pub(in crate::cli) struct One {
 impl Subject {
     fn plan(&self) -> Result<(Plan, Option<Manifest>), String> {
         let library = library(&self.library, &[])?;
-        let mut given = BTreeMap::new();
-        for text in &self.options {
-            let (key, value) =
-                text.split_once('=').ok_or_else(|| format!("--option {text:?} is not KEY=VALUE"))?;
-            given.insert(key.to_owned(), toml::Value::from(value));
-        }
+        let given = pairs(&self.options)?;
         // A library that cannot be read at all is for the tests to say.
         let manifest = load::inspect(&library).ok().map(|candidate| candidate.manifest);
         let options = match &manifest {
             None => BTreeMap::new(),
             Some(m) => options::check(&m.id, &m.about.options, &given).map_err(|all| all.join("\n"))?,
         };
-        if let (Some(engine), Some(m)) = (&self.engine, &manifest)
-            && !m.about.engines.iter().any(|e| e.name == *engine)
-        {
-            let names: Vec<_> = m.about.engines.iter().map(|e| e.name.as_str()).collect();
-            return Err(format!("{} has no engine {engine}; there is {}", m.id, names.join(", ")));
+        if let (Some(engine), Some(m)) = (&self.engine, &manifest) {
+            has_engine(m, engine)?;
         }
-        let model = match &self.model {
-            None => None,
-            Some(path) => Some(
-                path.canonicalize().map_err(|e| format!("model {} cannot be read: {e}", path.display()))?,
-            ),
-        };
+        let model = model(self.model.as_deref())?;
         let timeout = Duration::from_secs(self.timeout.max(1));
         let engine = self.engine.clone();
         let adapter = self.adapter.clone();

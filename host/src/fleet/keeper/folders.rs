@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Keeper;
 use crate::config::{env, schema};
+use crate::fleet::Ground;
 use crate::fleet::catalog::{Change, QUIET};
 use crate::fleet::choose;
 use crate::fleet::job::Source;
@@ -57,11 +58,7 @@ impl Keeper {
                 return;
             }
             if plugin.is_full(&self.ground) {
-                tracing::error!(
-                    plugin = id,
-                    most = self.ground.config.plugins.max_generations,
-                    "not taken: too many copies are in memory already; restart the host, or use --isolate={id}"
-                );
+                too_many(&id, &self.ground);
                 return;
             }
             tracing::info!(plugin = id, version, file = %path.display(), "newer plugin: building beside the old one");
@@ -71,7 +68,12 @@ impl Keeper {
             return;
         }
         tracing::info!(plugin = id, version, file = %path.display(), "plugin came");
-        self.plugins.insert(id.clone(), Plugin::new(candidate));
+        let plugin = Plugin::again(candidate, self.left_behind.get(&id).copied().unwrap_or(0));
+        if plugin.is_full(&self.ground) {
+            too_many(&id, &self.ground);
+            return;
+        }
+        self.plugins.insert(id.clone(), plugin);
         self.serve_with(&id, self.named_beside(path));
     }
 
@@ -158,7 +160,9 @@ impl Keeper {
             return;
         };
         tracing::info!(plugin = id, file = %path.display(), "plugin was removed: draining");
-        self.plugins.remove(&id);
+        if let Some(plugin) = self.plugins.remove(&id) {
+            self.left_behind.insert(id.clone(), plugin.opened());
+        }
         let (gone, kept) =
             std::mem::take(&mut self.slots).into_iter().partition(|s: &Slot| s.job.plugin == id);
         self.slots = kept;
@@ -169,4 +173,12 @@ impl Keeper {
             self.let_go(slot, None);
         }
     }
+}
+
+fn too_many(plugin: &str, ground: &Ground) {
+    tracing::error!(
+        plugin,
+        most = ground.config.plugins.max_generations,
+        "not taken: too many copies are in memory already; restart the host, or use --isolate={plugin}"
+    );
 }

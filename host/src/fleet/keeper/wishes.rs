@@ -109,9 +109,9 @@ impl Keeper {
         let manifests = self.manifests();
         let known: Vec<&Manifest> = manifests.iter().collect();
         choose::strangers(&config, &known).map_err(Refused::Wrong)?;
-        let wanted = self.wanted(&config);
+        let wanted = self.wanted(&config).into_iter().map(|(model, source)| (model, source, known.clone()));
         let (jobs, waiting) =
-            choose::jobs(wanted, &known, &config, &self.ground.metrics).map_err(Refused::Wrong)?;
+            choose::jobs(wanted.collect(), &config, &self.ground.metrics).map_err(Refused::Wrong)?;
         let mut changes = Changes::default();
         // Decided; from here on nothing refuses.
         self.ground.config = config;

@@ -36,6 +36,7 @@ const LAST: Duration = Duration::from_secs(2);
 /// An engine in a child.
 pub(super) struct Remote {
     link: &'static Link,
+    process: u32,
     bell: Arc<Bell>,
     /// Ids to cancel; sent by the driver.
     cancels: Mutex<Vec<u64>>,
@@ -284,13 +285,18 @@ impl Remote {
     fn new(driver: Driver, link: &'static Link, load: Mutex<Load>) -> Remote {
         let bell = Arc::clone(&driver.bell);
         link.hang(Some(Arc::clone(&bell)));
-        Remote { link, bell, cancels: Mutex::default(), load, driver: Mutex::new(driver) }
+        let process = driver.process.id();
+        Remote { link, process, bell, cancels: Mutex::default(), load, driver: Mutex::new(driver) }
     }
 }
 
 impl Engine for Remote {
     fn link(&self) -> &'static Link {
         self.link
+    }
+
+    fn process(&self) -> Option<u32> {
+        Some(self.process)
     }
 
     fn submit(&self, id: u64, request: &Request) -> Result<Taken, Failure> {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cascadia_plugin_api::abi::chunk::{Chunk, FINISH_NONE};
-use cascadia_plugin_api::abi::prim::{Array, Kv};
+use cascadia_plugin_api::abi::prim::{Array, Kv, Str};
 use cascadia_plugin_api::abi::task::{Attachment, LogitBias, Task};
 use cascadia_plugin_api::lock::Layout;
 
@@ -34,8 +34,6 @@ const _: () = assert!(is_filled::<Task>() && is_filled::<Chunk>() && is_filled::
 
 // SAFETY: no padding, as asserted above; numbers and pointers only.
 unsafe impl Plain for Task {}
-// SAFETY: as above.
-unsafe impl Plain for Chunk {}
 
 /// # Safety
 /// What the task views must be readable.
@@ -158,6 +156,16 @@ pub(super) fn unpack_task(frame: &[u8]) -> Result<Unpacked, Short> {
     Ok(Unpacked { task, attachments, options })
 }
 
+/// Words of a chunk.
+const WORDS: usize = size_of::<Chunk>() / 8;
+/// In the word before a chunk, the first bit that is about a view; those below are about the chunk's own words.
+const VIEWS: usize = 32;
+
+const _: () = assert!(size_of::<Chunk>() == WORDS * 8 && WORDS <= VIEWS);
+
+/// Writes chunks: of each only what is not zero, since that is a fifth of a chunk and often less. A word before it tells which
+/// of its words and views follow.
+///
 /// # Safety
 /// The array must hold chunks whose views are readable.
 pub(super) unsafe fn pack_chunks(out: &mut Packer, chunks: Array) {
@@ -165,19 +173,65 @@ pub(super) unsafe fn pack_chunks(out: &mut Packer, chunks: Array) {
     let chunks = unsafe { chunks.iter::<Chunk>() };
     out.word(chunks.len() as u64);
     for chunk in chunks {
-        out.plain(&chunk);
+        let words = words(&Chunk {
+            tokens: Array::EMPTY,
+            bytes: Str::EMPTY,
+            logprobs: Array::EMPTY,
+            top_ids: Array::EMPTY,
+            top_logprobs: Array::EMPTY,
+            prompt_logprobs: Array::EMPTY,
+            error_message: Str::EMPTY,
+            error_details: Str::EMPTY,
+            ..chunk
+        });
+        let mut mask = 0_u64;
+        for (i, word) in words.iter().enumerate() {
+            mask |= u64::from(*word != 0) << i;
+        }
+        for (i, len) in lengths(&chunk).into_iter().enumerate() {
+            mask |= u64::from(len != 0) << (VIEWS + i);
+        }
+        out.word(mask);
+        let mut left = mask & ((1 << WORDS) - 1);
+        while left != 0 {
+            out.word(words[left.trailing_zeros() as usize]);
+            left &= left - 1;
+        }
         // SAFETY: as above, for what each chunk views.
         unsafe {
-            out.numbers::<u32>(chunk.tokens);
-            out.str(chunk.bytes);
-            out.numbers::<f32>(chunk.logprobs);
-            out.numbers::<u32>(chunk.top_ids);
-            out.numbers::<f32>(chunk.top_logprobs);
-            out.numbers::<f32>(chunk.prompt_logprobs);
-            out.str(chunk.error_message);
-            out.str(chunk.error_details);
+            // A log-probability is as many bytes as an id, and only bytes are copied.
+            let (ids, top) = ([chunk.tokens, chunk.logprobs], [chunk.top_ids, chunk.top_logprobs]);
+            for array in ids.into_iter().chain(top).chain([chunk.prompt_logprobs]) {
+                if array.len != 0 {
+                    out.numbers::<u32>(array);
+                }
+            }
+            for text in [chunk.bytes, chunk.error_message, chunk.error_details] {
+                if text.len != 0 {
+                    out.str(text);
+                }
+            }
         }
     }
+}
+
+/// Lengths of a chunk's views, in the order in which they are written.
+fn lengths(c: &Chunk) -> [usize; 8] {
+    [
+        c.tokens.len,
+        c.logprobs.len,
+        c.top_ids.len,
+        c.top_logprobs.len,
+        c.prompt_logprobs.len,
+        c.bytes.len,
+        c.error_message.len,
+        c.error_details.len,
+    ]
+}
+
+fn words(chunk: &Chunk) -> [u64; WORDS] {
+    // SAFETY: a chunk is plain and as many words long, as asserted above.
+    unsafe { core::mem::transmute_copy(chunk) }
 }
 
 /// Gives a receiver what each chunk of a frame says; `seen` is told its task first.
@@ -197,101 +251,36 @@ pub(super) fn deliver(
 fn each_chunk(frame: &[u8], mut take: impl FnMut(&Chunk)) -> Result<(), Short> {
     let from = &mut Unpacker::new(frame);
     for _ in 0..from.count()? {
-        let mut chunk: Chunk = from.plain()?;
-        chunk.tokens = from.numbers::<u32>()?;
-        chunk.bytes = from.str()?;
-        chunk.logprobs = from.numbers::<f32>()?;
-        chunk.top_ids = from.numbers::<u32>()?;
-        chunk.top_logprobs = from.numbers::<f32>()?;
-        chunk.prompt_logprobs = from.numbers::<f32>()?;
-        chunk.error_message = from.str()?;
-        chunk.error_details = from.str()?;
-        take(&chunk);
+        let mask = from.word()?;
+        let mut words = [0_u64; WORDS];
+        let mut left = mask & ((1 << WORDS) - 1);
+        while left != 0 {
+            words[left.trailing_zeros() as usize] = from.word()?;
+            left &= left - 1;
+        }
+        // SAFETY: a chunk is plain: any bytes are one, and it is as many words long, as asserted above.
+        let told: Chunk = unsafe { core::mem::transmute(words) };
+        let has = |i: usize| mask & (1 << (VIEWS + i)) != 0;
+        let mut numbers = |i| if has(i) { from.numbers::<u32>() } else { Ok(Array::EMPTY) };
+        let (tokens, logprobs, top_ids) = (numbers(0)?, numbers(1)?, numbers(2)?);
+        let (top_logprobs, prompt_logprobs) = (numbers(3)?, numbers(4)?);
+        let mut text = |i| if has(i) { from.str() } else { Ok(Str::EMPTY) };
+        let (bytes, error_message, error_details) = (text(5)?, text(6)?, text(7)?);
+        // Whatever the words said, nothing points anywhere but into the frame.
+        take(&Chunk {
+            tokens,
+            bytes,
+            logprobs,
+            top_ids,
+            top_logprobs,
+            prompt_logprobs,
+            error_message,
+            error_details,
+            ..told
+        });
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::generate::Sampling;
-    use cascadia_plugin_api::abi::prim::Str;
-
-    fn request() -> Request {
-        Request {
-            id: "req-1".into(),
-            model: "m".into(),
-            tokens: (0..1000).collect(),
-            max_tokens: 7,
-            min_tokens: 1,
-            ignore_eos: true,
-            stop_tokens: vec![2, 3],
-            stops: Vec::new(),
-            sampling: Sampling { seed: Some(5), top_k: 40, ..Sampling::default() },
-            ..Request::default()
-        }
-    }
-
-    #[test]
-    fn a_task_arrives_whole() {
-        let request = request();
-        let mut task = handle::task(42, &request);
-        let text = |s: &'static str| Str::new(s.as_bytes());
-        let biases = [LogitBias { token: 9, bias: -1.5 }];
-        let attachments = [Attachment { kind: text("image/png"), bytes: text("\u{1}bytes") }];
-        let options = [Kv { key: text("key"), value: text("value") }, Kv { key: text("k"), value: text("") }];
-        task.logit_bias = Array::new(&biases);
-        task.attachments = Array::new(&attachments);
-        task.options = Array::new(&options);
-        let mut packer = Packer::default();
-        // SAFETY: everything that the task views is above.
-        unsafe { pack_task(&mut packer, &task) };
-        let unpacked = unpack_task(packer.bytes()).expect("whole");
-        let got = unpacked.task();
-        // SAFETY: the views are over `packer` and `unpacked`.
-        unsafe {
-            assert_eq!(got.request_id.text(), "req-1");
-            assert_eq!(*got.tokens.scalars::<u32>(), request.tokens);
-            assert_eq!(*got.stop_tokens.scalars::<u32>(), [2, 3]);
-            let bias = got.logit_bias.iter::<LogitBias>().next().expect("one");
-            assert_eq!((bias.token, bias.bias), (9, -1.5));
-            let attachment = got.attachments.iter::<Attachment>().next().expect("one");
-            assert_eq!(
-                (attachment.kind.text().as_ref(), attachment.bytes.bytes()),
-                ("image/png", &b"\x01bytes"[..])
-            );
-            let keys: Vec<_> = got.options.iter::<Kv>().map(|kv| kv.key.text().into_owned()).collect();
-            assert_eq!(keys, ["key", "k"]);
-        }
-        assert_eq!((got.task, got.max_tokens, got.seed, got.top_k), (42, 7, 5, 40));
-    }
-
-    #[test]
-    fn a_frame_cut_anywhere_is_an_error_and_nothing_worse() {
-        let request = request();
-        let mut packer = Packer::default();
-        // SAFETY: the task views `request`.
-        unsafe { pack_task(&mut packer, &handle::task(1, &request)) };
-        for end in 0..packer.bytes().len() {
-            assert!(unpack_task(&packer.bytes()[..end]).is_err(), "{end}");
-        }
-        // SAFETY: an all-zero chunk is valid.
-        let chunk: Chunk = unsafe { core::mem::zeroed() };
-        let tokens = [1_u32, 2];
-        let chunk = Chunk { task: 3, tokens: Array::new(&tokens), ..chunk };
-        packer.clear();
-        // SAFETY: the chunks view `tokens`.
-        unsafe { pack_chunks(&mut packer, Array::new(&[chunk, chunk])) };
-        for end in 0..packer.bytes().len() {
-            assert!(each_chunk(&packer.bytes()[..end], |_| {}).is_err(), "{end}");
-        }
-        let mut seen = 0;
-        each_chunk(packer.bytes(), |chunk| {
-            seen += 1;
-            // SAFETY: the chunk views the packer's bytes.
-            assert_eq!(*unsafe { chunk.tokens.scalars::<u32>() }, tokens);
-        })
-        .expect("whole");
-        assert_eq!(seen, 2);
-    }
-}
+mod tests;

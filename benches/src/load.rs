@@ -1,0 +1,211 @@
+//! The clients: each asks one model for ever, in every way that clients do, and writes down how it ended.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use cascadia_tests::client::{CHAT, Client, chat, check_error, order, streamed, with};
+use cascadia_tests::http::Request;
+use cascadia_tests::{Stream, sse::Event};
+use serde_json::{Value, json};
+
+use crate::books::{Books, End};
+use crate::dice::Dice;
+
+/// After a refusal a client rests, as `Retry-After` asks for, only shorter.
+const REST: Duration = Duration::from_millis(100);
+
+/// One client.
+pub(crate) struct Caller<'a> {
+    pub(crate) client: Client,
+    pub(crate) model: &'a str,
+    pub(crate) name: String,
+    pub(crate) dice: Dice,
+    pub(crate) books: &'a Books,
+}
+
+impl Caller<'_> {
+    /// Asks until it is over.
+    pub(crate) fn run(mut self, over: &AtomicBool) {
+        let mut asked = 0_u64;
+        while !over.load(Ordering::Relaxed) {
+            asked += 1;
+            let id = format!("{}-{asked}", self.name);
+            let (kind, wanted) = match self.dice.roll(16) {
+                0..4 => ("unary", End::Whole),
+                4..10 => ("stream", End::Whole),
+                10 => ("cancelled stream", End::Whole),
+                11 => ("left stream", End::Left),
+                12 => ("slow reader", End::Whole),
+                13 => ("failing stream", End::Broken),
+                14 => ("failing unary", End::Refused(500)),
+                _ => ("left unary", End::Left),
+            };
+            let begun = Instant::now();
+            // The harness asserts the shape of errors.
+            let end = catch_unwind(AssertUnwindSafe(|| self.ask(kind, &id)))
+                .unwrap_or_else(|_| Err(anyhow!("an answer of another shape, see above")));
+            let refused = matches!(end, Ok(End::Refused(_)));
+            self.books.ended(self.model, kind, begun, end, wanted);
+            if refused {
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    fn ask(&mut self, kind: &str, id: &str) -> Result<End> {
+        match kind {
+            "unary" => self.unary(),
+            "stream" => self.stream(Duration::ZERO),
+            "cancelled stream" => self.cancelled(id),
+            "left stream" => self.left_stream(),
+            "slow reader" => self.stream(Duration::from_millis(20)),
+            "failing stream" => self.failing_stream(),
+            "failing unary" => self.failing_unary(),
+            _ => self.left_unary(),
+        }
+    }
+
+    fn body(&self, words: &str, overrides: &Value) -> Value {
+        with(chat(&order(words, overrides)), &json!({"model": self.model, "max_tokens": 5000}))
+    }
+
+    fn words(&mut self) -> (usize, String) {
+        let n = 1 + self.dice.roll(40);
+        (n as usize, "w ".repeat(n as usize).trim_end().to_owned())
+    }
+
+    fn pace(&mut self) -> Value {
+        json!({"token_delay_ms": self.dice.roll(10)})
+    }
+
+    fn unary(&mut self) -> Result<End> {
+        let ((_, words), pace) = (self.words(), self.pace());
+        let answer = self.client.post(CHAT, &self.body(&words, &pace))?;
+        if answer.status() != 200 {
+            return refusal(&answer.body, answer.status());
+        }
+        let content = answer.json()["choices"][0]["message"]["content"].clone();
+        ensure!(content == words.as_str(), "answered {content}, asked {words:?}");
+        Ok(End::Whole)
+    }
+
+    /// Reads to the end, resting after each event.
+    fn stream(&mut self, rest: Duration) -> Result<End> {
+        let ((n, words), pace) = (self.words(), self.pace());
+        let mut stream = match self.begin(&self.body(&words, &pace), None)? {
+            Ok(stream) => stream,
+            Err(end) => return Ok(end),
+        };
+        let end = to_end(&mut stream, rest)?;
+        if end == End::Whole {
+            let told = stream.told();
+            ensure!(told.text == words, "{:?} was streamed, asked {words:?}", told.text);
+            let counted = told.usage.as_ref().and_then(|usage| usage["completion_tokens"].as_u64());
+            ensure!(counted == Some(n as u64), "{counted:?} tokens were told of {n}");
+        }
+        Ok(end)
+    }
+
+    fn cancelled(&mut self, id: &str) -> Result<End> {
+        let body = self.body("w w w", &json!({"token_delay_ms": 5, "repeat": 1000}));
+        let mut stream = match self.begin(&body, Some(id))? {
+            Ok(stream) => stream,
+            Err(end) => return Ok(end),
+        };
+        for _ in 0..self.dice.roll(8) {
+            if stream.event()?.is_none() {
+                break;
+            }
+        }
+        self.client.cancel(id)?;
+        to_end(&mut stream, Duration::ZERO)
+    }
+
+    fn left_stream(&mut self) -> Result<End> {
+        let body = self.body("w", &json!({"token_delay_ms": 2, "repeat": 4000}));
+        let mut stream = match self.begin(&body, None)? {
+            Ok(stream) => stream,
+            Err(end) => return Ok(end),
+        };
+        for _ in 0..self.dice.roll(20) {
+            if stream.event()?.is_none() {
+                break;
+            }
+        }
+        if self.dice.roll(2) == 0 {
+            stream.reset();
+        }
+        Ok(End::Left)
+    }
+
+    fn left_unary(&mut self) -> Result<End> {
+        let body = self.body("w", &json!({"token_delay_ms": 5, "repeat": 4000}));
+        let call = self.client.begin(&Request::post(CHAT, &body))?;
+        std::thread::sleep(Duration::from_millis(self.dice.roll(50)));
+        if self.dice.roll(2) == 0 {
+            call.reset();
+        }
+        Ok(End::Left)
+    }
+
+    fn failing_stream(&mut self) -> Result<End> {
+        let after = 1 + self.dice.roll(3);
+        let body = self.body("w w w w w", &json!({"fail_after": after}));
+        match self.begin(&body, None)? {
+            Ok(mut stream) => to_end(&mut stream, Duration::ZERO),
+            // The first piece and the failure may have come together, before the head was sent.
+            Err(End::Refused(500)) => Ok(End::Broken),
+            Err(end) => Ok(end),
+        }
+    }
+
+    fn failing_unary(&mut self) -> Result<End> {
+        let after = self.dice.roll(3);
+        let body = self.body("w w w w w", &json!({"fail_after": after}));
+        let answer = self.client.post(CHAT, &body)?;
+        ensure!(answer.status() != 200, "answered {} although the engine failed", answer.text());
+        refusal(&answer.body, answer.status())
+    }
+
+    /// A stream, or how it was refused.
+    fn begin(&self, body: &Value, id: Option<&str>) -> Result<Result<Stream, End>> {
+        let mut request = Request::post(CHAT, &streamed(body.clone()));
+        if let Some(id) = id {
+            request = request.header("x-request-id", id);
+        }
+        let answer = self.client.begin(&request)?.stream_or_refusal()?;
+        match answer {
+            Ok(stream) => Ok(Ok(stream)),
+            Err(answer) => Ok(Err(refusal(&answer.body, answer.status())?)),
+        }
+    }
+}
+
+fn to_end(stream: &mut Stream, rest: Duration) -> Result<End> {
+    while let Some(event) = stream.event()? {
+        if event != Event::Done {
+            std::thread::sleep(rest);
+        }
+    }
+    let told = stream.told();
+    ensure!(told.done, "the stream ended without [DONE]");
+    match &told.error {
+        Some(error) => {
+            check_error(&json!({ "error": error }));
+            Ok(End::Broken)
+        }
+        None => {
+            ensure!(told.finish.len() == 1, "finish reasons {:?}", told.finish);
+            Ok(End::Whole)
+        }
+    }
+}
+
+/// A refusal whose body is what it should be.
+fn refusal(body: &[u8], status: u16) -> Result<End> {
+    let body: Value = serde_json::from_slice(body)?;
+    check_error(&body);
+    Ok(End::Refused(status))
+}
