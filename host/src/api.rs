@@ -1,5 +1,6 @@
 //! The routes and what answers them: wire types in, wire types out; between them only `generate` types.
 
+pub mod admin;
 pub mod cors;
 pub mod guard;
 pub mod health;
@@ -13,9 +14,10 @@ use std::time::{Duration, Instant};
 use hyper::Response;
 use hyper::body::Incoming;
 
-use crate::config::Config;
 use crate::config::schema::is_loopback;
+use crate::config::{Config, Live};
 use crate::error::ApiError;
+use crate::fleet::desk::Desk;
 use crate::http::server::{Answer, Connection, Service};
 use crate::http::{Body, gzip, respond};
 use crate::lifecycle::Lifecycle;
@@ -27,8 +29,10 @@ use keys::{Caller, Keys};
 
 /// What every handler works with.
 pub struct Api {
-    /// The configuration.
-    pub config: Arc<Config>,
+    /// The configuration that holds now.
+    pub live: Arc<Live>,
+    /// Where models are loaded and let go.
+    pub fleet: Desk,
     /// What is served.
     pub models: Arc<Models>,
     /// What runs.
@@ -49,14 +53,19 @@ pub struct Api {
 pub const PREPARED_AT_ONCE: usize = 2;
 
 impl Api {
+    /// The configuration that holds now.
+    pub fn config(&self) -> Arc<Config> {
+        self.live.get()
+    }
+
     /// Largest body and largest rendered prompt, in bytes.
     pub fn max_body(&self) -> u64 {
-        self.config.server.max_body_mb << 20
+        self.config().server.max_body_mb << 20
     }
 
     /// How long a body may take to come.
     pub fn body_timeout(&self) -> Duration {
-        self.config.server.body_timeout.0
+        self.config().server.body_timeout.0
     }
 }
 
@@ -105,7 +114,7 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
     let id = RequestId::of(request.headers());
     let is_head = request.method() == hyper::Method::HEAD;
     let packed = gzip::is_wanted(request.headers());
-    let origin = cors::allowed(&api.config.server.cors_origins, request.headers());
+    let origin = cors::allowed(&api.config().server.cors_origins, request.headers());
     let mut response = match guard::host_allowed(api, request.headers()) {
         Err(error) => respond::error(&error),
         Ok(()) => dispatch(api, found, request, connection, &id).await,
@@ -139,14 +148,14 @@ async fn dispatch(
     let (route, tail) = match found {
         Found::Route(route, tail) => (route, tail),
         Found::WrongMethod(route) if request.method() == hyper::Method::OPTIONS => {
-            return cors::preflight(route.allow(), request.headers());
+            return cors::preflight(&route.allow(), request.headers());
         }
         Found::WrongMethod(route) => {
-            return respond::method_not_allowed(route.allow(), &route.wrong_method(request.method()));
+            return respond::method_not_allowed(&route.allow(), &route.wrong_method(request.method()));
         }
         Found::Nothing => return respond::error(&routes::unknown(request.uri().path())),
     };
-    let (auth, local) = (api.config.server.metrics_auth, is_loopback(connection.peer.ip()));
+    let (auth, local) = (api.config().server.metrics_auth, is_loopback(connection.peer.ip()));
     let caller = match api.keys.check(route.access, auth, request.headers(), local) {
         Ok(caller) => caller,
         Err(error) => {
@@ -166,6 +175,9 @@ async fn dispatch(
         Handler::Live => Ok(health::live()),
         Handler::Ready => Ok(health::ready(api)),
         Handler::Metrics => Ok(health::metrics(api)),
+        Handler::AdminList | Handler::AdminLoad | Handler::AdminUnload => {
+            Box::pin(admin::answer(api, route.handler, call)).await
+        }
     };
     match answered {
         Ok(response) => response,

@@ -1,4 +1,6 @@
-//! The composition root: plugins, models, listener, and the end. Nothing else makes a server.
+//! The composition root: plugins, models, listener, signals, and the end. Nothing else makes a server.
+
+mod reloading;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,12 +12,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::api::keys::Keys;
 use crate::api::{self, Api};
 use crate::config::schema::is_loopback;
-use crate::config::{Config, env};
+use crate::config::{Config, Live, Sources, env};
 use crate::fleet::choose::{Chosen, choose};
+use crate::fleet::desk::{self, Inbox};
 use crate::fleet::marker::Marker;
 use crate::fleet::{Fleet, Ground};
 use crate::http::{server, tls};
 use crate::lifecycle::Lifecycle;
+use crate::lifecycle::notify::Manager;
 use crate::models::Models;
 use crate::plugins::services;
 use crate::sched::Roster;
@@ -42,7 +46,7 @@ impl Failed {
 }
 
 /// Serves until a signal ends it.
-pub fn run(config: Config) -> Result<(), Failed> {
+pub fn run(config: Config, sources: Sources) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
     let metrics = Arc::new(Metrics::new());
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
@@ -58,7 +62,7 @@ pub fn run(config: Config) -> Result<(), Failed> {
         .enable_all()
         .build()
         .map_err(|e| Failed::run(format!("the runtime did not start: {e}")))?;
-    let served = runtime.block_on(serve(config, address, metrics, chosen));
+    let served = runtime.block_on(serve(config, sources, address, metrics, chosen));
     // A plugin that hangs in a blocking call must not keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
@@ -66,6 +70,7 @@ pub fn run(config: Config) -> Result<(), Failed> {
 
 async fn serve(
     config: Config,
+    sources: Sources,
     address: SocketAddr,
     metrics: Arc<Metrics>,
     chosen: Chosen,
@@ -80,7 +85,7 @@ async fn serve(
         config.level().unwrap_or(tracing::Level::INFO),
     );
     let keys = Keys::read(&config.server).map_err(Failed::usage)?;
-    let config = Arc::new(config);
+    let (fleet, inbox) = desk::open();
     let api = Arc::new(Api {
         models: Arc::new(Models::default()),
         roster: Arc::new(Roster::default()),
@@ -89,23 +94,26 @@ async fn serve(
         keys,
         loopback: is_loopback(bound.ip()),
         preparing: Arc::new(tokio::sync::Semaphore::new(api::PREPARED_AT_ONCE)),
-        config,
+        live: Arc::new(Live::new(config)),
+        fleet,
     });
     // Known before the first request can come, so that none is told that there is no such model.
     for name in chosen.names() {
         api.models.loading(name);
     }
     let (marker, suspects) = Marker::new(env::state_folder());
-    let tls = match (&api.config.server.tls_cert, &api.config.server.tls_key) {
+    let tls = match (&api.config().server.tls_cert, &api.config().server.tls_key) {
         (Some(certificates), Some(key)) => Some(tls::acceptor(certificates, key).map_err(Failed::usage)?),
         _ => None,
     };
     let secure = tls.is_some();
-    let host = Host { api, marker: Arc::new(marker) };
-    suggest_isolation(&suspects, &host.api.config);
+    let manager = Arc::new(Manager::at(env::notify_socket()));
+    let host = Host { api, sources, marker: Arc::new(marker), manager };
+    suggest_isolation(&suspects, &host.api.config());
     host.listen(listener, tls);
+    host.show_life(env::watchdog());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, tls = secure, "listening");
-    let ended = host.until_signal(chosen, signals).await;
+    let ended = host.until_signal(chosen, inbox, signals).await;
     host.marker.end();
     ended
 }
@@ -126,17 +134,22 @@ fn suggest_isolation(suspects: &[String], config: &Config) {
 
 struct Host {
     api: Arc<Api>,
+    sources: Sources,
     marker: Arc<Marker>,
+    manager: Arc<Manager>,
 }
 
 impl Host {
     fn listen(&self, listener: TcpListener, tls: Option<tls::Acceptor>) {
-        let (server, life) = (&self.api.config.server, &self.api.lifecycle);
-        let limits = server::Limits {
-            connections: server.max_connections,
-            header_timeout: server.header_timeout.0,
-            // After the sweep, which knows the generation and books why it ended.
-            write_timeout: self.api.config.limits.slow_client_timeout.0 + Duration::from_secs(2),
+        let (life, live) = (&self.api.lifecycle, Arc::clone(&self.api.live));
+        let limits = move || {
+            let config = live.get();
+            server::Limits {
+                connections: config.server.max_connections,
+                header_timeout: config.server.header_timeout.0,
+                // After the sweep, which knows the generation and books why it ended.
+                write_timeout: config.limits.slow_client_timeout.0 + Duration::from_secs(2),
+            }
         };
         let service = api::service(Arc::clone(&self.api));
         life.tasks.spawn(server::serve(
@@ -147,47 +160,70 @@ impl Host {
             life.stop.clone(),
             life.tasks.clone(),
         ));
-        let (roster, stop) = (Arc::clone(&self.api.roster), life.stop.clone());
-        let patience = self.api.config.limits.slow_client_timeout.0;
+        let (roster, stop, live) =
+            (Arc::clone(&self.api.roster), life.stop.clone(), Arc::clone(&self.api.live));
         life.tasks.spawn(async move {
-            let mut every = tokio::time::interval(
-                Duration::from_secs(1).min(patience / 2).max(Duration::from_millis(10)),
-            );
             loop {
+                let patience = live.get().limits.slow_client_timeout.0;
+                let pause = Duration::from_secs(1).min(patience / 2).max(Duration::from_millis(10));
                 tokio::select! {
-                    _ = every.tick() => roster.cut_slow(patience),
+                    () = tokio::time::sleep(pause) => roster.cut_slow(patience),
                     () = stop.cancelled() => return,
                 }
             }
         });
     }
 
-    async fn until_signal(&self, chosen: Chosen, mut signals: Signals) -> Result<(), Failed> {
+    /// Shows the service manager that the runtime turns, twice as often as it asks for.
+    fn show_life(&self, wanted: Option<Duration>) {
+        let Some(wanted) = wanted.filter(|_| self.manager.listens()) else { return };
+        let (manager, stop) = (Arc::clone(&self.manager), self.api.lifecycle.stop.clone());
+        self.api.lifecycle.tasks.spawn(async move {
+            let mut every = tokio::time::interval((wanted / 2).max(Duration::from_millis(1)));
+            loop {
+                tokio::select! {
+                    _ = every.tick() => manager.alive(),
+                    () = stop.cancelled() => return,
+                }
+            }
+        });
+    }
+
+    async fn until_signal(&self, chosen: Chosen, inbox: Inbox, mut signals: Signals) -> Result<(), Failed> {
         let (settled, mut settling) = tokio::sync::oneshot::channel();
         let ground = Ground {
-            config: Arc::clone(&self.api.config),
+            config: self.api.config(),
             models: Arc::clone(&self.api.models),
             metrics: Arc::clone(&self.api.metrics),
             marker: Arc::clone(&self.marker),
         };
-        let fleet = Fleet::start(ground, chosen, settled)
+        self.manager.status("loading models");
+        let fleet = Fleet::start(ground, chosen, inbox, settled)
             .map_err(|e| Failed::run(format!("the fleet's thread did not start: {e}")))?;
-        tokio::select! {
-            settled = &mut settling => {
-                settled.unwrap_or_else(|_| Err("the fleet's thread ended".to_owned())).map_err(Failed::run)?;
-                self.api.lifecycle.ready();
-                let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();
-                match models.is_empty() {
-                    false => tracing::info!(models = models.join(","), "ready"),
-                    true => tracing::info!("no model is served yet; the plugin folders are followed"),
+        let mut is_settled = false;
+        loop {
+            tokio::select! {
+                settled = &mut settling, if !is_settled => {
+                    settled.unwrap_or_else(|_| Err("the fleet's thread ended".to_owned())).map_err(Failed::run)?;
+                    is_settled = true;
+                    self.ready();
                 }
-                signals.next().await;
+                signal = signals.next() => match signal {
+                    Told::Reload => tokio::select! {
+                        taken = self.reload() => if is_settled {
+                            let refused = if taken { "" } else { "; the last reload was refused" };
+                            self.manager.ready(&format!("{}{refused}", self.serving()));
+                        },
+                        _ = signals.stop() => break,
+                    },
+                    Told::Stop(_) => break,
+                },
             }
-            _ = signals.next() => {}
         }
+        self.manager.stopping("draining");
         tokio::select! {
             () = self.drain(fleet) => {}
-            number = signals.next() => {
+            number = signals.stop() => {
                 tracing::warn!("second signal: ending now");
                 self.marker.end();
                 crate::plugins::leave(128 + number);
@@ -196,13 +232,33 @@ impl Host {
         Ok(())
     }
 
+    fn ready(&self) {
+        self.api.lifecycle.ready();
+        self.manager.ready(&self.serving());
+        let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();
+        match models.is_empty() {
+            false => tracing::info!(models = models.join(","), "ready"),
+            true => tracing::info!("no model is served yet; the plugin folders are followed"),
+        }
+    }
+
+    fn serving(&self) -> String {
+        let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();
+        if models.is_empty() {
+            "no model is served yet".to_owned()
+        } else {
+            format!("serving {}", models.join(", "))
+        }
+    }
+
     /// Lets running generations end, then ends the rest: error frames, engines, connections, in this order.
     async fn drain(&self, fleet: Fleet) {
         let (api, life) = (&self.api, &self.api.lifecycle);
         life.drain();
-        let stopped = tokio::task::spawn_blocking(move || fleet.stop());
-        let deadline = Instant::now() + api.config.server.drain_timeout.0;
-        tracing::info!(running = api.roster.len(), deadline = %api.config.server.drain_timeout, "draining");
+        let mut stopped = tokio::task::spawn_blocking(move || fleet.stop());
+        let patience = api.config().server.drain_timeout;
+        let deadline = Instant::now() + patience.0;
+        tracing::info!(running = api.roster.len(), deadline = %patience, "draining");
         wait_until(deadline, || api.roster.is_empty()).await;
         let left = api.roster.len();
         if left > 0 {
@@ -211,7 +267,15 @@ impl Host {
         api.roster.tear_down();
         // The error frames of those that were ended are on their way; a client that does not read is not waited for.
         wait_until(Instant::now() + Duration::from_secs(2), || api.roster.is_empty()).await;
-        let workers: Vec<_> = api.models.serving().iter().map(|m| Arc::clone(&m.worker)).collect();
+        let drained = match tokio::time::timeout(Duration::from_secs(2), &mut stopped).await {
+            Ok(Ok(drained)) => drained,
+            Ok(Err(_)) | Err(_) => {
+                tracing::warn!("the fleet did not stop in time; models that drain are left behind");
+                Vec::new()
+            }
+        };
+        let workers: Vec<_> =
+            api.models.serving().iter().chain(&drained).map(|m| Arc::clone(&m.worker)).collect();
         let closed = tokio::task::spawn_blocking(move || {
             // At once: each may take its whole time.
             std::thread::scope(|scope| {
@@ -226,9 +290,6 @@ impl Host {
         });
         if closed.await.is_err() {
             tracing::warn!("closing the engines panicked");
-        }
-        if stopped.await.is_err() {
-            tracing::warn!("stopping the fleet panicked");
         }
         life.stop.cancel();
         life.tasks.close();
@@ -245,9 +306,18 @@ async fn wait_until(deadline: Instant, done: impl Fn() -> bool) {
     }
 }
 
+/// What a signal wants.
+enum Told {
+    /// End; the signal's number.
+    Stop(i32),
+    /// Read the configuration again.
+    Reload,
+}
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
@@ -255,14 +325,24 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
-    /// The number of the next signal to stop.
-    async fn next(&mut self) -> i32 {
+    async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = self.terminate.recv() => libc::SIGTERM,
-            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.terminate.recv() => Told::Stop(libc::SIGTERM),
+            _ = self.interrupt.recv() => Told::Stop(libc::SIGINT),
+            _ = self.hangup.recv() => Told::Reload,
+        }
+    }
+
+    /// The number of the next signal to stop. A host that ends does not read its configuration.
+    async fn stop(&mut self) -> i32 {
+        loop {
+            if let Told::Stop(number) = self.next().await {
+                return number;
+            }
         }
     }
 }

@@ -1,13 +1,19 @@
 //! The command line: flags become one more layer of the configuration; commands print what they answer.
 
+mod config;
+mod doctor;
 mod flags;
+mod model;
 mod plugin;
 mod plugin_flags;
+
+use std::io::{IsTerminal, Write};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app;
-use crate::config::{Config, env, merge};
+use crate::config::setting::Setting;
+use crate::config::{self as configuration, Sources, env};
 use crate::plugins::isolate;
 use crate::telemetry::{logs, reference};
 use flags::ServeFlags;
@@ -32,9 +38,23 @@ struct Cli {
 enum Command {
     /// Serve; what the host does without a command too.
     Serve(Box<ServeFlags>),
+    /// Show, check and describe the configuration.
+    #[command(subcommand)]
+    Config(config::Command),
+    /// List, load and unload the models of a running host.
+    #[command(subcommand)]
+    Model(model::Command),
+    /// Say whether `serve` with these flags would come up here, and what to do where not. Exit status 1 if not.
+    Doctor(Box<doctor::Flags>),
     /// List, describe, check and make plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Print the completions of a shell, to be put where that shell looks for them.
+    Completions {
+        /// The shell.
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
     /// Run a plugin's engine for a host; the host starts this itself.
     #[command(hide = true)]
     PluginRun {
@@ -51,9 +71,17 @@ enum Command {
     /// Print a generated document.
     #[command(hide = true)]
     GenDocs {
-        /// Which: metrics.
+        /// Which: metrics or config.
         document: String,
     },
+}
+
+/// A shell whose completions are known.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// Exit status of a usage or configuration error.
@@ -64,7 +92,11 @@ pub fn main() -> i32 {
     let args = env::arguments();
     let executable = env::executable().unwrap_or_default();
     let plugin_flags = PluginFlags::of(&args, &executable);
-    let command = plugin_flags.add(Cli::command()).mut_subcommand("serve", |serve| plugin_flags.add(serve));
+    let with_options = |command: clap::Command| plugin_flags.add(command);
+    let command = with_options(Cli::command())
+        .mut_subcommand("serve", with_options)
+        .mut_subcommand("doctor", with_options)
+        .mut_subcommand("config", |config| config.mut_subcommand("show", with_options));
     let parsed =
         command.try_get_matches_from(&args).and_then(|m| Cli::from_arg_matches(&m).map(|cli| (cli, m)));
     let (cli, matches) = match parsed {
@@ -74,12 +106,17 @@ pub fn main() -> i32 {
             return if error.print().is_ok() { error.exit_code() } else { USAGE };
         }
     };
-    let extra = |matches: &ArgMatches| plugin_flags.table(matches);
+    // The options of plugins, from the innermost command that was named.
+    let options = plugin_flags.settings(innermost(&matches));
     match cli.command {
-        None => serve(&cli.serve, extra(&matches)),
-        Some(Command::Serve(flags)) => {
-            let inner = matches.subcommand_matches("serve").map(extra).unwrap_or_default();
-            serve(&flags, inner)
+        None => serve(&cli.serve, options),
+        Some(Command::Serve(flags)) => serve(&flags, options),
+        Some(Command::Config(command)) => config::run(&command, options),
+        Some(Command::Model(command)) => model::run(&command),
+        Some(Command::Doctor(flags)) => doctor::run(&flags, options),
+        Some(Command::Completions { shell }) => {
+            complete(shell);
+            0
         }
         Some(Command::Plugin(command)) => plugin::run(&command),
         Some(Command::PluginRun { parent, level, memory }) => {
@@ -89,12 +126,19 @@ pub fn main() -> i32 {
     }
 }
 
-fn serve(flags: &ServeFlags, plugin_options: toml::Table) -> i32 {
-    match configuration(flags, plugin_options) {
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
+}
+
+fn serve(flags: &ServeFlags, plugin_options: Vec<Setting>) -> i32 {
+    let resolved = sources(flags, plugin_options)
+        .and_then(|sources| sources.resolve().map(|r| (sources, r)).map_err(|e| e.to_string()));
+    match resolved {
         Err(problem) => complain(&problem, USAGE),
-        Ok(config) => {
+        Ok((sources, resolved)) => {
+            let config = resolved.config;
             logs::start(config.level().unwrap_or(tracing::Level::INFO), config.log.format);
-            match app::run(config) {
+            match app::run(config, sources) {
                 Ok(()) => 0,
                 Err(app::Failed { message, usage }) => complain(&message, if usage { USAGE } else { 1 }),
             }
@@ -102,17 +146,22 @@ fn serve(flags: &ServeFlags, plugin_options: toml::Table) -> i32 {
     }
 }
 
-fn configuration(flags: &ServeFlags, plugin_options: toml::Table) -> Result<Config, String> {
-    let mut layers = Vec::new();
-    if let Some(path) = &flags.config {
-        layers.push(merge::file(path).map_err(|e| e.to_string())?);
-    }
-    layers.push(env::table());
-    layers.push(plugin_options);
-    layers.push(flags.table()?);
-    let mut config = merge::resolve(layers).map_err(|e| e.to_string())?;
-    flags.name_single_model(&mut config)?;
-    Ok(config)
+/// Where the configuration of a command with these flags comes from.
+fn sources(flags: &ServeFlags, plugin_options: Vec<Setting>) -> Result<Sources, String> {
+    let mut all = plugin_options;
+    all.extend(flags.settings()?);
+    Ok(Sources { file: flags.config.clone(), flags: all })
+}
+
+fn complete(shell: Shell) {
+    let generator = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(generator, &mut Cli::command(), "cascadia-host", &mut script);
+    say(String::from_utf8_lossy(&script).trim_end());
 }
 
 #[expect(clippy::print_stdout, reason = "the document is the command's answer")]
@@ -122,7 +171,11 @@ fn generate(document: &str) -> i32 {
             print!("{}", reference::markdown());
             0
         }
-        other => complain(&format!("there is no document {other:?}; there is metrics"), USAGE),
+        "config" => {
+            print!("{}", configuration::reference::markdown());
+            0
+        }
+        other => complain(&format!("there is no document {other:?}; there are metrics and config"), USAGE),
     }
 }
 
@@ -130,4 +183,15 @@ fn generate(document: &str) -> i32 {
 fn complain(message: &str, code: i32) -> i32 {
     eprintln!("cascadia-host: {message}");
     code
+}
+
+/// Prints a line of the answer. A reader that has seen enough and left is no fault.
+fn say(text: &str) {
+    drop(writeln!(std::io::stdout(), "{text}"));
+}
+
+/// The text in an ANSI colour, on a terminal whose user has not asked for none.
+fn colour(text: &str, ansi: &str) -> String {
+    let wanted = std::io::stdout().is_terminal() && !env::is_set("NO_COLOR");
+    if wanted { format!("\u{1b}[{ansi}m{text}\u{1b}[0m") } else { text.to_owned() }
 }

@@ -6,35 +6,40 @@
 
 pub mod catalog;
 pub mod choose;
+pub mod desk;
+mod job;
 mod keeper;
 pub mod marker;
+mod message;
+pub mod probe;
 mod raise;
 mod shelf;
 mod slot;
 mod watch;
+pub mod wish;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 
 use crate::config::Config;
-use crate::models::Models;
+use crate::models::{Model, Models};
 use crate::telemetry::metrics::Metrics;
 use choose::Chosen;
-use keeper::{Keeper, Message};
+use desk::Inbox;
+use keeper::Keeper;
+use message::Message;
 
 /// The handle of a running fleet.
 pub struct Fleet {
     inbox: SyncSender<Message>,
-    give_up: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    thread: std::thread::JoinHandle<Vec<Arc<Model>>>,
 }
 
 /// What the fleet works with.
 #[derive(Clone)]
 pub struct Ground {
-    /// The configuration.
+    /// The configuration that holds; a build goes on with the one it began with.
     pub config: Arc<Config>,
     /// Where models that are up are published.
     pub models: Arc<Models>,
@@ -50,30 +55,30 @@ impl Fleet {
     pub fn start(
         ground: Ground,
         chosen: Chosen,
+        inbox: Inbox,
         settled: tokio::sync::oneshot::Sender<Result<(), String>>,
     ) -> std::io::Result<Fleet> {
-        // Messages are few and short; a full channel makes the sender wait for the keeper, which never waits for it.
-        let (inbox, messages) = sync_channel(256);
-        let give_up = Arc::new(AtomicBool::new(false));
+        let Inbox { sender, messages } = inbox;
         let dirs: Vec<PathBuf> = ground.config.plugins.dirs.clone();
-        let mut keeper = Keeper::new(ground, chosen, inbox.clone(), Arc::clone(&give_up), settled);
-        let changed = inbox.clone();
+        let mut keeper = Keeper::new(ground, chosen, sender.clone(), settled);
+        let changed = sender.clone();
         let thread = std::thread::Builder::new().name("fleet".to_owned()).spawn(move || {
             // Kept for as long as the thread runs; a folder that cannot be watched is looked at now and then.
             let _watch = watch::folders(&dirs, move || drop(changed.try_send(Message::Changed)));
             keeper.run(&messages);
+            keeper.draining()
         })?;
-        Ok(Fleet { inbox, give_up, thread: Some(thread) })
+        Ok(Fleet { inbox: sender, thread })
     }
 
-    /// Stops building and replacing; what serves is left to its owner. Waits for the thread, not for builds.
-    pub fn stop(mut self) {
-        self.give_up.store(true, Ordering::Relaxed);
-        if self.inbox.send(Message::Stop).is_ok()
-            && let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+    /// Stops building and replacing; what serves is left to its owner, and so are the models that drain, which are the
+    /// answer. Waits for the thread, not for builds.
+    pub fn stop(self) -> Vec<Arc<Model>> {
+        // It fails only when the thread has ended.
+        drop(self.inbox.send(Message::Stop));
+        self.thread.join().unwrap_or_else(|_| {
             tracing::error!("the fleet's thread panicked");
-        }
+            Vec::new()
+        })
     }
 }

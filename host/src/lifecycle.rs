@@ -1,5 +1,7 @@
 //! Where the host is in its life: starting, ready, draining. One owner writes, everybody reads.
 
+pub mod notify;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio_util::sync::CancellationToken;

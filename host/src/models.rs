@@ -65,38 +65,54 @@ enum State {
     Failed(String),
 }
 
+struct Entry {
+    name: String,
+    state: State,
+    /// The host is not ready without it: it was there from the start, or has been up.
+    needed: bool,
+}
+
 /// All models, in the order they were asked for.
 #[derive(Default)]
 pub struct Models {
-    models: RwLock<Vec<(String, State)>>,
+    models: RwLock<Vec<Entry>>,
 }
 
 impl Models {
-    /// A model is being built.
+    /// A model is being built that the host was started for: it is not ready before.
     pub fn loading(&self, name: &str) {
-        self.set(name, State::Loading);
+        self.set(name, State::Loading, true);
+    }
+
+    /// A model is being built that was asked for while the host runs. A host that serves others stays ready, whatever
+    /// comes of it.
+    pub fn adding(&self, name: &str) {
+        self.set(name, State::Loading, false);
     }
 
     /// A model is up.
     pub fn up(&self, model: Arc<Model>) {
-        self.set(&model.name.clone(), State::Up(model));
+        self.set(&model.name.clone(), State::Up(model), true);
     }
 
     /// A model did not come up.
     pub fn failed(&self, name: &str, reason: String) {
-        self.set(name, State::Failed(reason));
+        self.set(name, State::Failed(reason), false);
     }
 
     /// A model is no longer served.
     pub fn remove(&self, name: &str) {
-        self.models.write().retain(|(n, _)| n != name);
+        self.models.write().retain(|entry| entry.name != name);
     }
 
-    fn set(&self, name: &str, state: State) {
+    fn set(&self, name: &str, state: State, needed: bool) {
         let mut models = self.models.write();
-        match models.iter_mut().find(|(n, _)| n == name) {
-            Some(slot) => slot.1 = state,
-            None => models.push((name.to_owned(), state)),
+        match models.iter_mut().find(|entry| entry.name == name) {
+            Some(entry) => {
+                entry.state = state;
+                entry.needed |= needed;
+            }
+            None => models.push(Entry { name: name.to_owned(), state, needed }),
         }
     }
 
@@ -105,7 +121,7 @@ impl Models {
         let models = self.models.read();
         models
             .iter()
-            .filter_map(|(_, s)| if let State::Up(m) = s { Some(Arc::clone(m)) } else { None })
+            .filter_map(|entry| if let State::Up(m) = &entry.state { Some(Arc::clone(m)) } else { None })
             .collect()
     }
 
@@ -115,19 +131,20 @@ impl Models {
         if models.is_empty() {
             return vec!["no model".to_owned()];
         }
-        let why = |(name, state): &(String, State)| match state {
+        let why = |Entry { name, state, .. }: &Entry| match state {
             State::Loading => Some(format!("{name} is loading")),
             State::Failed(reason) => Some(format!("{name} failed: {reason}")),
             State::Up(model) => model.worker.down().map(|reason| format!("{name} is down: {reason}")),
         };
-        models.iter().filter_map(why).collect()
+        let serves = models.iter().any(|entry| matches!(entry.state, State::Up(_)));
+        models.iter().filter(|entry| entry.needed || !serves).filter_map(why).collect()
     }
 
     /// The model a request names; without a name the only one there is.
     pub fn resolve(&self, name: Option<&str>) -> Result<Arc<Model>, ApiError> {
         let models = self.models.read();
         let found = match name {
-            Some(name) => models.iter().find(|(n, _)| n == name),
+            Some(name) => models.iter().find(|entry| entry.name == name),
             None if models.len() == 1 => models.first(),
             None if models.is_empty() => {
                 return Err(ApiError::new(
@@ -136,15 +153,15 @@ impl Models {
                 ));
             }
             None => {
-                let names: Vec<_> = models.iter().map(|(n, _)| n.as_str()).collect();
+                let names: Vec<_> = models.iter().map(|entry| entry.name.as_str()).collect();
                 let message = format!("model is missing; it is one of {}", names.join(", "));
                 return Err(ApiError::new(Code::InvalidValue, message).param("model"));
             }
         };
         let unavailable = |message: String| Err(ApiError::new(Code::EngineUnavailable, message));
-        match found {
+        match found.map(|Entry { name, state, .. }| (name, state)) {
             None => {
-                let names: Vec<_> = models.iter().map(|(n, _)| n.as_str()).collect();
+                let names: Vec<_> = models.iter().map(|entry| entry.name.as_str()).collect();
                 let asked: String = name.unwrap_or_default().chars().take(200).collect();
                 let message = format!("there is no model {asked:?}; there is {}", names.join(", "));
                 Err(ApiError::new(Code::ModelNotFound, message).param("model"))

@@ -1,5 +1,6 @@
 //! One binary with all integration tests; a file per subject. The harness is the library of this crate.
 
+mod admin;
 mod admission;
 mod api;
 mod bench;
@@ -10,6 +11,7 @@ mod choices;
 mod cli;
 mod clients;
 mod completions;
+mod config;
 mod conformance;
 mod errors;
 mod extensions;
@@ -21,6 +23,7 @@ mod links;
 mod load;
 mod metrics;
 mod mix;
+mod operate;
 mod ov_genai;
 mod plugin_commands;
 mod plugins;

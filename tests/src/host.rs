@@ -109,14 +109,35 @@ impl Host {
     /// The same with variables in its environment, which is empty otherwise.
     #[track_caller]
     pub fn start_with(args: &[&str], environment: &[(&str, &str)]) -> Host {
+        // Most tests look at what is told on the way.
+        let level: &[&str] = if args.contains(&"--log-level") { &[] } else { &["--log-level", "debug"] };
+        Host::begin(&[level, args].concat(), environment)
+    }
+
+    /// A host whose log level is its configuration's.
+    #[track_caller]
+    pub fn start_bare(args: &[&str]) -> Host {
+        Host::begin(args, &[])
+    }
+
+    /// A host whose address is its configuration's too.
+    #[track_caller]
+    pub fn start_anywhere(args: &[&str]) -> Host {
+        Host::spawn(&[&["--log-format", "json"], args].concat(), &[])
+    }
+
+    #[track_caller]
+    fn begin(args: &[&str], environment: &[(&str, &str)]) -> Host {
+        Host::spawn(&[&["--api", "127.0.0.1:0", "--log-format", "json"], args].concat(), environment)
+    }
+
+    #[track_caller]
+    fn spawn(args: &[&str], environment: &[(&str, &str)]) -> Host {
         let dir = TempDir::new();
         let log = dir.path().join("log");
         let file = File::create(&log).expect("PANIC: tests may write temporary files");
         let mut command = Command::new(setup::host_program());
-        command.args(["--api", "127.0.0.1:0", "--log-format", "json"]).args(args);
-        if !args.contains(&"--log-level") {
-            command.args(["--log-level", "debug"]);
-        }
+        command.args(args);
         command.env_clear().envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         sys::die_with_parent(&mut command);

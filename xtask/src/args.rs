@@ -61,8 +61,8 @@ const COMMANDS: [(&str, &str, &str); 9] = [
     ),
     (
         "gen",
-        "[--check]  write docs/METRICS.md from the code; --check only compares",
-        "Asks the debug build of the host (`gen-docs metrics`), which it builds first.",
+        "[--check]  write docs/METRICS.md and docs/CONFIG.md from the code; --check only compares",
+        "Asks the debug build of the host (`gen-docs NAME`), which it builds first.",
     ),
     (
         "tidy",

@@ -36,6 +36,7 @@ pub(crate) fn pack(place: &Place, runtime: Runtime) -> Result<()> {
         }
     }
     tree(&place.root.join("docs"), &part.join("docs"))?;
+    tree(&place.root.join("dist"), &part.join("dist"))?;
     // Notes for the next release, not for a reader of this one.
     remove(&part.join("docs/changelog.d"))?;
     if runtime == Runtime::Packed {

@@ -1,6 +1,6 @@
-//! The documents that the host's code writes: today the metrics reference.
+//! The documents that the host's code writes: the references of metrics and configuration.
 //!
-//! Holds: the committed file is exactly what the host prints; its first line tells not to edit it.
+//! Holds: a committed file is exactly what the host prints; its first line tells not to edit it.
 
 use crate::compile::{self, Profile};
 use crate::place::Place;
@@ -20,23 +20,35 @@ pub(crate) fn is_generated(text: &str) -> bool {
     first.starts_with("<!--") && first.contains("cargo xtask gen")
 }
 
-pub(crate) fn metrics(place: &Place, mode: Mode) -> Result<()> {
+/// What the host calls each document, and where it lies.
+const DOCUMENTS: [(&str, &str); 2] = [("metrics", "docs/METRICS.md"), ("config", "docs/CONFIG.md")];
+
+pub(crate) fn all(place: &Place, mode: Mode) -> Result<()> {
     compile::host(place, Profile::Dev)?;
     let host = Profile::Dev.folder(place).join("cascadia-host");
-    let fresh = proc::output(Command::new(host).args(["gen-docs", "metrics"]))?;
-    if !is_generated(&fresh) {
-        bail!(
-            "the output of `cascadia-host gen-docs metrics` does not open with <!-- ... cargo xtask gen ... -->"
-        );
-    }
-    let path = place.root.join("docs/METRICS.md");
-    let old = std::fs::read_to_string(&path).unwrap_or_default();
-    match mode {
-        _ if old == fresh => Ok(()),
-        Mode::Write => std::fs::write(&path, fresh).with_context(|| format!("write {}", path.display())),
-        Mode::Check => {
-            bail!("docs/METRICS.md:{} differs from the code; run cargo xtask gen", differs(&old, &fresh))
+    let mut stale = Vec::new();
+    for (name, file) in DOCUMENTS {
+        let fresh = proc::output(Command::new(&host).args(["gen-docs", name]))?;
+        if !is_generated(&fresh) {
+            bail!(
+                "the output of `cascadia-host gen-docs {name}` does not open with <!-- ... cargo xtask gen ... -->"
+            );
         }
+        let path = place.root.join(file);
+        let old = std::fs::read_to_string(&path).unwrap_or_default();
+        if old == fresh {
+            continue;
+        }
+        match mode {
+            Mode::Write => {
+                std::fs::write(&path, fresh).with_context(|| format!("write {}", path.display()))?;
+            }
+            Mode::Check => stale.push(format!("{file}:{}", differs(&old, &fresh))),
+        }
+    }
+    match stale.is_empty() {
+        true => Ok(()),
+        false => bail!("{} differs from the code; run cargo xtask gen", stale.join(", ")),
     }
 }
 

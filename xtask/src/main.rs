@@ -43,7 +43,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Build(profile) => compile::all(&place, profile)?,
         Command::Serve { once, host } => return serve::serve(&place, once, &host),
         Command::Test(options) => suite::run(&place, &options)?,
-        Command::Gen(mode) => docs::metrics(&place, mode)?,
+        Command::Gen(mode) => docs::all(&place, mode)?,
         Command::Tidy => tidy::run(&place)?,
         Command::Dist(runtime) => dist::pack(&place, runtime)?,
         Command::Bench { gate } => return bench::boundary(&place, gate),

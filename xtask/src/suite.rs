@@ -55,7 +55,7 @@ fn walk(place: &Place, options: &TestOptions, steps: &mut Steps, counts: &mut Co
     }
     steps.must("build", || compile::all(place, Profile::Dev))?;
     if full {
-        steps.step("gen --check", || docs::metrics(place, Mode::Check));
+        steps.step("gen --check", || docs::all(place, Mode::Check));
     }
     let nextest = proc::works(proc::cargo(&place.root).args(["nextest", "--version"]));
     steps.step("tests", || tests(place, &mut runner(place, nextest, options.filter.as_deref()), counts));

@@ -41,17 +41,14 @@ struct Lists {
 impl Keys {
     /// The keys of the configuration's files.
     pub fn read(server: &Server) -> Result<Keys, String> {
-        let keys = Keys::default();
-        keys.reload(server)?;
-        Ok(keys)
-    }
-
-    /// Reads the files again; when one is bad the keys stay as they are.
-    pub fn reload(&self, server: &Server) -> Result<(), String> {
         let list = |file: &Option<std::path::PathBuf>| file.as_deref().map_or(Ok(Vec::new()), read);
         let lists = Lists { clients: list(&server.api_keys)?, admins: list(&server.admin_keys)? };
-        *self.0.write() = lists;
-        Ok(())
+        Ok(Keys(RwLock::new(lists)))
+    }
+
+    /// Puts keys that were read since in the place of these.
+    pub fn replace(&self, keys: Keys) {
+        *self.0.write() = keys.0.into_inner();
     }
 
     /// Whether a caller with these headers may use a route; `local`: it is on this machine.

@@ -27,6 +27,12 @@ pub enum Handler {
     Ready,
     /// The metrics.
     Metrics,
+    /// Models as the fleet sees them.
+    AdminList,
+    /// Loading a model.
+    AdminLoad,
+    /// Letting a model go.
+    AdminUnload,
 }
 
 /// Who may use a route. There is no default: a row says it.
@@ -45,7 +51,7 @@ pub enum Access {
 /// One route.
 #[derive(Debug)]
 pub struct Route {
-    /// POST, DELETE, or GET with HEAD.
+    /// GET stands for HEAD too.
     pub method: Method,
     /// Path; a last part that begins with a colon stands for anything, one with a star for anything with slashes.
     pub path: &'static str,
@@ -61,6 +67,10 @@ const fn get(path: &'static str, handler: Handler, access: Access) -> Route {
 
 const fn post(path: &'static str, handler: Handler, access: Access) -> Route {
     Route { method: Method::POST, path, handler, access }
+}
+
+const fn delete(path: &'static str, handler: Handler, access: Access) -> Route {
+    Route { method: Method::DELETE, path, handler, access }
 }
 
 /// All routes.
@@ -80,6 +90,9 @@ pub static ROUTES: &[Route] = &[
     get("/health/live", Handler::Live, Access::Open),
     get("/health/ready", Handler::Ready, Access::Open),
     get("/metrics", Handler::Metrics, Access::Metrics),
+    get("/admin/v1/models", Handler::AdminList, Access::Admin),
+    post("/admin/v1/models", Handler::AdminLoad, Access::Admin),
+    delete("/admin/v1/models/*name", Handler::AdminUnload, Access::Admin),
 ];
 
 /// What a path leads to.
@@ -105,12 +118,12 @@ impl Found {
 
 impl Route {
     /// The `Allow` header of its path.
-    pub fn allow(&self) -> &'static str {
-        match self.method {
-            Method::POST => "POST, OPTIONS",
-            Method::DELETE => "DELETE, OPTIONS",
-            _ => "GET, HEAD, OPTIONS",
-        }
+    pub fn allow(&self) -> String {
+        let methods = ROUTES.iter().filter(|route| route.path == self.path).map(|route| match route.method {
+            Method::GET => "GET, HEAD",
+            ref other => other.as_str(),
+        });
+        methods.chain(["OPTIONS"]).collect::<Vec<_>>().join(", ")
     }
 
     /// What a client is told that used another method.
@@ -169,5 +182,7 @@ mod tests {
     fn a_known_path_with_another_method_is_told_apart() {
         assert!(matches!(find(&Method::GET, "/v1/completions"), Found::WrongMethod(_)));
         assert!(matches!(find(&Method::HEAD, "/v1/completions"), Found::WrongMethod(_)));
+        let Found::WrongMethod(route) = find(&Method::PUT, "/admin/v1/models") else { panic!("no PUT") };
+        assert_eq!(route.allow(), "GET, HEAD, POST, OPTIONS");
     }
 }

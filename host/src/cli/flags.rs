@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use toml::{Table, Value};
 
-use crate::config::Config;
-use crate::config::env::{insert, scalar};
+use crate::config::setting::{Origin, Setting};
+use crate::config::variables;
 
 /// Flags of `serve`.
 #[derive(Args, Default)]
@@ -91,36 +91,30 @@ pub(super) struct ServeFlags {
 }
 
 impl ServeFlags {
-    /// The flags as a layer of the configuration.
-    pub(super) fn table(&self) -> Result<Table, String> {
-        let mut table = Table::new();
-        let mut put = |path: &[&str], value: Value| {
-            let path: Vec<_> = path.iter().map(|p| (*p).to_owned()).collect();
-            insert(&mut table, &path, value);
-        };
-        let texts = [
-            (&["server", "listen"], &self.api),
-            (&["limits", "queue_timeout"], &self.queue_timeout),
-            (&["server", "drain_timeout"], &self.drain_timeout),
-            (&["log", "level"], &self.log_level),
-            (&["log", "format"], &self.log_format),
-        ];
-        for (path, text) in texts {
+    /// What the flags set.
+    pub(super) fn settings(&self) -> Result<Vec<Setting>, String> {
+        let mut all = Vec::new();
+        let mut put = |flag: &str, path: &[&str], value: Value| all.push(Setting::flag(flag, path, value));
+        for (flag, path, text) in [
+            ("--api", ["server", "listen"], &self.api),
+            ("--queue-timeout", ["limits", "queue_timeout"], &self.queue_timeout),
+            ("--drain-timeout", ["server", "drain_timeout"], &self.drain_timeout),
+            ("--log-level", ["log", "level"], &self.log_level),
+            ("--log-format", ["log", "format"], &self.log_format),
+        ] {
             if let Some(text) = text {
-                put(path, text.as_str().into());
+                put(flag, &path, text.as_str().into());
             }
         }
-        let numbers = [
-            (&["server", "max_body_mb"], self.api_max_body_mb),
-            (&["limits", "max_concurrent"], self.max_concurrent),
-            (&["limits", "max_queued"], self.max_queued),
-            (&["plugins", "max_generations"], self.plugin_max_generations),
-        ];
-        for (path, number) in numbers {
+        for (flag, path, number) in [
+            ("--api-max-body-mb", ["server", "max_body_mb"], self.api_max_body_mb),
+            ("--max-concurrent", ["limits", "max_concurrent"], self.max_concurrent),
+            ("--max-queued", ["limits", "max_queued"], self.max_queued),
+            ("--plugin-max-generations", ["plugins", "max_generations"], self.plugin_max_generations),
+        ] {
             if let Some(n) = number {
-                let n =
-                    i64::try_from(n).map_err(|_| format!("{} is {n}, which is too large", path.join(".")))?;
-                put(path, n.into());
+                let n = i64::try_from(n).map_err(|_| format!("{flag} is {n}, which is too large"))?;
+                put(flag, &path, n.into());
             }
         }
         for (key, file) in [
@@ -130,28 +124,32 @@ impl ServeFlags {
             ("tls_key", &self.tls_key),
         ] {
             if let Some(file) = file {
-                put(&["server", key], file.display().to_string().into());
+                let flag = format!("--{}", key.replace('_', "-"));
+                put(&flag, &["server", key], file.display().to_string().into());
             }
         }
         if self.no_auth {
-            put(&["server", "no_auth"], true.into());
+            put("--no-auth", &["server", "no_auth"], true.into());
         }
         if !self.plugin.is_empty() {
-            put(&["plugins", "load"], list(self.plugin.iter().cloned()));
+            put("--plugin", &["plugins", "load"], list(self.plugin.iter().cloned()));
         }
         if !self.plugin_dir.is_empty() {
-            put(&["plugins", "dirs"], list(self.plugin_dir.iter().map(|d| d.display().to_string())));
+            let dirs = list(self.plugin_dir.iter().map(|d| d.display().to_string()));
+            put("--plugin-dir", &["plugins", "dirs"], dirs);
         }
         if !self.isolate.is_empty() {
-            put(&["plugins", "isolate"], list(self.isolate.iter().cloned()));
+            put("--isolate", &["plugins", "isolate"], list(self.isolate.iter().cloned()));
         }
         if let Some(cache) = &self.plugin_cache {
-            put(&["plugins", "cache"], cache.display().to_string().into());
+            put("--plugin-cache", &["plugins", "cache"], cache.display().to_string().into());
         }
         for text in &self.set {
             let (key, value) =
                 text.split_once('=').ok_or_else(|| format!("--set {text:?} is not KEY=VALUE"))?;
-            put(&key.split('.').collect::<Vec<_>>(), scalar(value));
+            let path: Vec<_> = key.trim().split('.').map(str::to_owned).collect();
+            let value = variables::read(&path, value);
+            all.push(Setting { path, value, origin: Origin::Flag("--set".to_owned()) });
         }
         for text in &self.plugin_opt {
             let bad = || format!("--plugin-opt {text:?} is not ID.KEY=VALUE");
@@ -159,12 +157,21 @@ impl ServeFlags {
             let (id, key) =
                 key.split_once('.').filter(|(i, k)| !i.is_empty() && !k.is_empty()).ok_or_else(bad)?;
             // Text as it is: the plugin's own schema says what it means.
-            put(&["plugin", id, key], value.into());
+            all.push(Setting::flag("--plugin-opt", &["plugin", id, key], value.into()));
         }
         if let Some(models) = self.models()? {
-            put(&["model"], models);
+            all.push(Setting::flag("--model", &["model"], models));
         }
-        Ok(table)
+        for (flag, name, value) in [
+            ("--served-model-name", "name", &self.served_model_name),
+            ("--engine", "engine", &self.engine),
+            ("--device", "device", &self.device),
+        ] {
+            if let Some(value) = value {
+                all.push(Setting::flag(flag, &["model", "*", name], value.as_str().into()));
+            }
+        }
+        Ok(all)
     }
 
     fn models(&self) -> Result<Option<Value>, String> {
@@ -180,35 +187,6 @@ impl ServeFlags {
         }
         let models = self.model.iter().map(|text| model(text)).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(Value::Array(models.into_iter().map(Value::Table).collect())))
-    }
-
-    /// Applies the flags that concern the one model there is, from flags or from the file.
-    pub(super) fn name_single_model(&self, config: &mut Config) -> Result<(), String> {
-        let settings = [&self.served_model_name, &self.engine, &self.device];
-        if settings.iter().all(|s| s.is_none()) {
-            return Ok(());
-        }
-        if config.model.is_empty() {
-            config.model.push(crate::config::schema::Model {
-                name: None,
-                path: None,
-                engine: None,
-                device: None,
-            });
-        }
-        let [model] = config.model.as_mut_slice() else {
-            return Err(
-                "--served-model-name, --engine and --device go with one model; the configuration has more"
-                    .to_owned(),
-            );
-        };
-        for (slot, flag) in [&mut model.name, &mut model.engine, &mut model.device].into_iter().zip(settings)
-        {
-            if flag.is_some() {
-                slot.clone_from(flag);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -264,10 +242,17 @@ mod tests {
             set: vec!["server.max_connections=7".into()],
             ..ServeFlags::default()
         };
-        let table = flags.table().expect("valid");
-        assert_eq!(table["server"]["listen"].as_str(), Some(":9"));
-        assert_eq!(table["server"]["max_connections"].as_integer(), Some(7));
-        assert_eq!(table["limits"]["max_queued"].as_integer(), Some(0));
-        assert_eq!(table["plugin"]["mock"]["script"].as_str(), Some("[\"a=b\"]"));
+        let settings = flags.settings().expect("valid");
+        let told: Vec<_> =
+            settings.iter().map(|s| format!("{} = {} ({})", s.key(), s.value, s.origin)).collect();
+        assert_eq!(
+            told,
+            [
+                "server.listen = \":9\" (flag --api)",
+                "limits.max_queued = 0 (flag --max-queued)",
+                "server.max_connections = 7 (flag --set)",
+                "plugin.mock.script = '[\"a=b\"]' (flag --plugin-opt)",
+            ]
+        );
     }
 }

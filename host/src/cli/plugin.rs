@@ -7,11 +7,11 @@ mod describe;
 mod list;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
+use super::say;
 use crate::config::env;
 use crate::plugins::find;
 use crate::plugins::manifest::Manifest;
@@ -79,9 +79,4 @@ fn model(path: Option<&Path>) -> Result<Option<PathBuf>, String> {
         path.canonicalize().map_err(|e| format!("model {} cannot be read: {e}", path.display()))
     };
     path.map(full).transpose()
-}
-
-/// Prints a line of the answer. A reader that has seen enough and left is no fault.
-fn say(text: &str) {
-    drop(writeln!(std::io::stdout(), "{text}"));
 }

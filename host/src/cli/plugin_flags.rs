@@ -6,9 +6,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use toml::{Table, Value};
 
-use crate::config::env::insert;
+use crate::config::setting::Setting;
 use crate::plugins::manifest::{Kind, Manifest, Spec};
 use crate::plugins::{find, load};
 
@@ -58,19 +57,19 @@ impl PluginFlags {
         command
     }
 
-    /// What was given, as a layer of the configuration.
-    pub(super) fn table(&self, matches: &ArgMatches) -> Table {
-        let mut table = Table::new();
+    /// What was given.
+    pub(super) fn settings(&self, matches: &ArgMatches) -> Vec<Setting> {
+        let mut all = Vec::new();
         for plugin in &self.plugins {
             for key in plugin.about.options.keys() {
                 let id = arg_id(plugin, key);
                 if let Ok(Some(value)) = matches.try_get_one::<String>(&id) {
-                    let path = ["plugin".to_owned(), plugin.id.clone(), key.clone()];
-                    insert(&mut table, &path, Value::String(value.clone()));
+                    let path = ["plugin", &plugin.id, key];
+                    all.push(Setting::flag(&format!("--{key}"), &path, value.as_str().into()));
                 }
             }
         }
-        table
+        all
     }
 }
 
@@ -119,23 +118,19 @@ mod tests {
         crate::plugins::manifest::read(text.as_bytes()).expect("valid")
     }
 
-    fn parse(flags: &PluginFlags, args: &[&str]) -> Result<Table, String> {
+    fn parse(flags: &PluginFlags, args: &[&str]) -> Result<Vec<String>, String> {
         let command = flags.add(Command::new("host").arg(Arg::new("device").long("device")));
         let matches = command.try_get_matches_from([&["host"], args].concat()).map_err(|e| e.to_string())?;
-        Ok(flags.table(&matches))
+        Ok(flags.settings(&matches).iter().map(|s| format!("{} = {}", s.key(), s.value)).collect())
     }
 
     #[test]
     fn options_of_a_named_plugin_are_flags() {
         let options = r#"{"cb":{"type":"boolean"},"slots":{"type":"integer"},"device":{"type":"string"}}"#;
         let flags = PluginFlags { plugins: vec![manifest("p", options)] };
-        let table = parse(&flags, &["--cb", "--slots", "3"]).expect("valid");
-        assert_eq!(table["plugin"]["p"]["cb"].as_str(), Some("true"));
-        assert_eq!(table["plugin"]["p"]["slots"].as_str(), Some("3"));
-        assert_eq!(
-            parse(&flags, &["--cb=false"]).expect("valid")["plugin"]["p"]["cb"].as_str(),
-            Some("false")
-        );
+        let told = parse(&flags, &["--cb", "--slots", "3"]).expect("valid");
+        assert_eq!(told, ["plugin.p.cb = \"true\"", "plugin.p.slots = \"3\""]);
+        assert_eq!(parse(&flags, &["--cb=false"]).expect("valid"), ["plugin.p.cb = \"false\""]);
         // The host's own flag of that name stays the host's.
         assert!(parse(&flags, &["--device", "GPU"]).expect("valid").is_empty());
         assert!(parse(&flags, &["--sluts", "3"]).expect_err("a typing error").contains("--slots"));

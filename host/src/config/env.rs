@@ -1,12 +1,6 @@
 //! The only place that reads or sets the process's environment.
 #![expect(clippy::disallowed_methods, reason = "this is the place the ban points to")]
 
-use toml::{Table, Value};
-
-/// Prefix of configuration variables: `CASCADIA__SERVER__LISTEN` is the key `server.listen`. The double underscore
-/// keeps clear of `CASCADIA_PORT=tcp://...`, which orchestrators set for a service of that name.
-pub const PREFIX: &str = "CASCADIA__";
-
 /// Whether a variable is set and not empty.
 pub fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|v| !v.is_empty())
@@ -35,47 +29,22 @@ pub fn executable() -> std::io::Result<std::path::PathBuf> {
     std::env::current_exe()
 }
 
-/// The configuration variables as a table; values are read as TOML where they are valid TOML, else as text.
-pub fn table() -> Table {
-    from_pairs(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))))
+/// The socket of the service manager that started this process, when it wants to be told.
+pub fn notify_socket() -> Option<std::ffi::OsString> {
+    std::env::var_os("NOTIFY_SOCKET").filter(|v| !v.is_empty())
 }
 
-fn from_pairs(pairs: impl Iterator<Item = (String, String)>) -> Table {
-    let mut root = Table::new();
-    for (name, value) in pairs {
-        if let Some(path) = name.strip_prefix(PREFIX) {
-            let parts: Vec<_> = path.split("__").map(str::to_ascii_lowercase).collect();
-            insert(&mut root, &parts, scalar(&value));
-        }
-    }
-    root
+/// How often the service manager wants a sign of life of this process.
+pub fn watchdog() -> Option<std::time::Duration> {
+    let number = |name| std::env::var_os(name)?.to_str()?.parse::<u64>().ok();
+    let mine = std::env::var_os("WATCHDOG_PID").is_none()
+        || number("WATCHDOG_PID") == Some(u64::from(std::process::id()));
+    number("WATCHDOG_USEC").filter(|n| mine && *n > 0).map(std::time::Duration::from_micros)
 }
 
-/// `8080` is a number, `true` a boolean, `["a"]` a list, everything else text.
-pub fn scalar(text: &str) -> Value {
-    match toml::from_str::<Table>(&format!("v = {text}")) {
-        Ok(mut table) => table.remove("v").unwrap_or_else(|| Value::String(text.to_owned())),
-        Err(_) => Value::String(text.to_owned()),
-    }
-}
-
-/// Puts a value at a path, making tables on the way. A scalar in the way is replaced.
-pub fn insert(table: &mut Table, path: &[String], value: Value) {
-    match path {
-        [] => {}
-        [last] => {
-            table.insert(last.clone(), value);
-        }
-        [first, rest @ ..] => {
-            let slot = table.entry(first.clone()).or_insert_with(|| Value::Table(Table::new()));
-            if !slot.is_table() {
-                *slot = Value::Table(Table::new());
-            }
-            if let Value::Table(inner) = slot {
-                insert(inner, rest, value);
-            }
-        }
-    }
+/// Every variable whose name and value are text.
+pub fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
 }
 
 /// Sets a variable for a plugin.
@@ -92,22 +61,4 @@ pub fn set_before_threads(name: &str, value: &str) -> Result<(), String> {
         std::env::set_var(name, value);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_variable_becomes_the_key_of_its_path() {
-        let pairs = [
-            ("CASCADIA__SERVER__LISTEN", ":9000"),
-            ("CASCADIA__LIMITS__MAX_CONCURRENT", "4"),
-            ("HOME", "/x"),
-        ];
-        let table = from_pairs(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        let expected: Table =
-            toml::from_str("server.listen = ':9000'\nlimits.max_concurrent = 4").expect("valid");
-        assert_eq!(table, expected);
-    }
 }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::keys::section;
 use super::units::{Size, Span};
 use crate::telemetry::logs::Format;
 
 /// The whole configuration.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The listener.
@@ -27,123 +29,88 @@ pub struct Config {
     pub log: Log,
 }
 
-/// The listener.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Server {
-    /// Address and port; `:8000` is loopback. Restart.
-    pub listen: String,
-    /// Serve clients without keys on an address that others can reach. Restart.
-    pub no_auth: bool,
-    /// File with the keys of clients, one a line; without it clients need none.
-    pub api_keys: Option<PathBuf>,
-    /// File with the keys of administrators, one a line; without it administrators are those on this machine.
-    pub admin_keys: Option<PathBuf>,
-    /// PEM file with the certificate chain for TLS; together with `tls_key`.
-    pub tls_cert: Option<PathBuf>,
-    /// PEM file with the key of the certificate.
-    pub tls_key: Option<PathBuf>,
-    /// Ask for a key on `/metrics` too.
-    pub metrics_auth: bool,
-    /// Origins of web pages that may call the API from a browser; `*` is all. Empty: pages of this machine.
-    pub cors_origins: Vec<String>,
-    /// Refuse fields of requests that nobody knows, instead of counting them.
-    pub strict_fields: bool,
-    /// Host names that clients may use besides loopback names, when listening on loopback.
-    pub allowed_hosts: Vec<String>,
-    /// Largest request body, and largest rendered prompt, in MiB.
-    pub max_body_mb: u64,
-    /// Most connections at once.
-    pub max_connections: usize,
-    /// How long a client may take to send a request's head.
-    pub header_timeout: Span,
-    /// How long a client may take to send a request's body.
-    pub body_timeout: Span,
-    /// How long running generations may go on after the signal to stop.
-    pub drain_timeout: Span,
-}
-
-impl Default for Server {
-    fn default() -> Server {
-        Server {
-            listen: "127.0.0.1:8000".to_owned(),
-            no_auth: false,
-            api_keys: None,
-            admin_keys: None,
-            tls_cert: None,
-            tls_key: None,
-            metrics_auth: false,
-            cors_origins: Vec::new(),
-            strict_fields: false,
-            allowed_hosts: Vec::new(),
-            max_body_mb: 32,
-            max_connections: 4096,
-            header_timeout: Span::seconds(15),
-            body_timeout: Span::seconds(60),
-            drain_timeout: Span::seconds(20),
-        }
+section! {
+    /// The listener.
+    pub struct Server {
+        /// Address and port; `:8000` is loopback.
+        Restart listen: String = "127.0.0.1:8000".to_owned(),
+        /// Serve clients without keys on an address that others can reach.
+        Restart no_auth: bool = false,
+        /// File with the keys of clients, one a line; without it clients need none. Read again with each reload.
+        Live api_keys: Option<PathBuf> = None,
+        /// File with the keys of administrators, one a line; without it administrators are those on this machine. Read again
+        /// with each reload.
+        Live admin_keys: Option<PathBuf> = None,
+        /// PEM file with the certificate chain for TLS; together with `tls_key`.
+        Restart tls_cert: Option<PathBuf> = None,
+        /// PEM file with the key of the certificate.
+        Restart tls_key: Option<PathBuf> = None,
+        /// Ask for a key on `/metrics` too.
+        Live metrics_auth: bool = false,
+        /// Origins of web pages that may call the API from a browser; `*` is all. Empty: pages of this machine.
+        Live cors_origins: Vec<String> = Vec::new(),
+        /// Refuse fields of requests that nobody knows, instead of counting them.
+        Live strict_fields: bool = false,
+        /// Host names that clients may use besides loopback names, when listening on loopback.
+        Live allowed_hosts: Vec<String> = Vec::new(),
+        /// Largest request body, and largest rendered prompt, in MiB.
+        Live max_body_mb: u64 = 32,
+        /// Most connections at once.
+        Restart max_connections: usize = 4096,
+        /// How long a client may take to send a request's head; a change holds for new connections.
+        Live header_timeout: Span = Span::seconds(15),
+        /// How long a client may take to send a request's body.
+        Live body_timeout: Span = Span::seconds(60),
+        /// How long running generations may go on after the signal to stop, and on a model that is replaced or removed.
+        Live drain_timeout: Span = Span::seconds(20),
     }
 }
 
-/// Bounds on what clients may use.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Generations that run at once, per model.
-    pub max_concurrent: usize,
-    /// Generations that may wait for a slot, per model; twice the slots when left out.
-    pub max_queued: Option<usize>,
-    /// How long a generation may wait for a slot.
-    pub queue_timeout: Span,
-    /// Bytes kept for a stream whose client does not read, in KiB; more ends it.
-    pub stream_buffer_kb: usize,
-    /// How long a client may leave a full buffer unread.
-    pub slow_client_timeout: Span,
-    /// Most prompts times choices of one request.
-    pub max_choices: usize,
-    /// How long an engine with tasks may show neither a token nor a heartbeat before it is given up.
-    pub stall_timeout: Span,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            max_concurrent: 16,
-            max_queued: None,
-            queue_timeout: Span::seconds(30),
-            stream_buffer_kb: 1024,
-            slow_client_timeout: Span::seconds(30),
-            max_choices: 128,
-            stall_timeout: Span::seconds(300),
-        }
+section! {
+    /// Bounds on what clients may use.
+    pub struct Limits {
+        /// Generations that run at once, per model. Fewer than run now: the running ones end first.
+        Live max_concurrent: usize = 16,
+        /// Generations that may wait for a slot, per model; twice the slots when left out, 0 refuses at once.
+        Live max_queued: Option<usize> = None,
+        /// How long a generation may wait for a slot.
+        Live queue_timeout: Span = Span::seconds(30),
+        /// Bytes kept for a stream whose client does not read, in KiB; more ends it.
+        Live stream_buffer_kb: usize = 1024,
+        /// How long a client may leave a full buffer unread.
+        Live slow_client_timeout: Span = Span::seconds(30),
+        /// Most prompts times choices of one request.
+        Live max_choices: usize = 128,
+        /// How long an engine with tasks may show neither a token nor a heartbeat before it is given up.
+        Live stall_timeout: Span = Span::seconds(300),
     }
 }
 
 impl Limits {
     /// Places in the queue.
     pub fn queue_places(&self) -> usize {
-        self.max_queued.unwrap_or(self.max_concurrent * 2)
+        self.max_queued.unwrap_or(self.max_concurrent.saturating_mul(2))
     }
 }
 
-/// Where plugins come from.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Plugins {
-    /// Libraries to load: a path (with a `/`) or a name that is looked for in `dirs` and beside the executable.
-    pub load: Vec<String>,
-    /// Folders whose libraries are all loaded at start, and followed from then on.
-    pub dirs: Vec<PathBuf>,
-    /// Most copies of one plugin that are opened while the host runs; none is ever unloaded.
-    pub max_generations: u32,
-    /// Ids of plugins whose engines run in processes of their own; `*` is all of them.
-    pub isolate: Vec<String>,
-    /// Bound on the address space of each such process, as `64GiB`; none by default. Weights that are mapped and memory
-    /// that a driver only reserves count too.
-    pub isolate_memory: Option<Size>,
-    /// Folder for the private copies of plugins whose own folder may not be written. What such a plugin needs is then not
-    /// found beside it.
-    pub cache: Option<PathBuf>,
+section! {
+    /// Where plugins come from.
+    pub struct Plugins {
+        /// Libraries to load: a path (with a `/`) or a name that is looked for in `dirs` and beside the executable.
+        Restart load: Vec<String> = Vec::new(),
+        /// Folders whose libraries are all loaded at start, and followed from then on.
+        Restart dirs: Vec<PathBuf> = Vec::new(),
+        /// Most copies of one plugin that are opened while the host runs; none is ever unloaded.
+        Live max_generations: u32 = 16,
+        /// Ids of plugins whose engines run in processes of their own; `*` is all of them.
+        Restart isolate: Vec<String> = Vec::new(),
+        /// Bound on the address space of each such process; none by default. Weights that are mapped and memory that a
+        /// driver only reserves count too.
+        Restart isolate_memory: Option<Size> = None,
+        /// Folder for the private copies of plugins whose own folder may not be written. What such a plugin needs is then
+        /// not found beside it.
+        Restart cache: Option<PathBuf> = None,
+    }
 }
 
 impl Plugins {
@@ -153,50 +120,30 @@ impl Plugins {
     }
 }
 
-impl Default for Plugins {
-    fn default() -> Plugins {
-        Plugins {
-            load: Vec::new(),
-            dirs: Vec::new(),
-            max_generations: 16,
-            isolate: Vec::new(),
-            isolate_memory: None,
-            cache: None,
-        }
+section! {
+    /// A model to serve. A reload builds models that are new in the list, drains those that are gone, builds those whose
+    /// settings changed beside the ones that serve, and leaves the others alone.
+    pub struct Model {
+        /// The name that clients use; the path's last part without extension when left out.
+        Live name: Option<String> = None,
+        /// File or folder; some engines need none.
+        Live path: Option<PathBuf> = None,
+        /// Plugin id, or `plugin/engine`; may be left out when there is one engine.
+        Live engine: Option<String> = None,
+        /// Short for the engine's option `device`.
+        Live device: Option<String> = None,
+        /// Options of the engine for this model; they go before those of the plugin.
+        Live options: BTreeMap<String, toml::Value> = BTreeMap::new(),
     }
 }
 
-/// A model to serve.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Model {
-    /// The name that clients use; the path's last part without extension when left out.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// File or folder; some engines need none.
-    #[serde(default)]
-    pub path: Option<PathBuf>,
-    /// Plugin id, or `plugin/engine`; may be left out when there is one engine.
-    #[serde(default)]
-    pub engine: Option<String>,
-    /// Short for the engine's option `device`.
-    #[serde(default)]
-    pub device: Option<String>,
-}
-
-/// The log.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// Most detailed level: error, warn, info, debug or trace.
-    pub level: String,
-    /// Text or JSON.
-    pub format: Format,
-}
-
-impl Default for Log {
-    fn default() -> Log {
-        Log { level: "info".to_owned(), format: Format::Text }
+section! {
+    /// The log.
+    pub struct Log {
+        /// Most detailed level: error, warn, info, debug or trace.
+        Live level: String = "info".to_owned(),
+        /// The form of log lines.
+        Restart format: Format = Format::Text,
     }
 }
 
@@ -218,47 +165,79 @@ impl Config {
             .map_err(|_| format!("log.level {:?} is none of error, warn, info, debug, trace", self.log.level))
     }
 
-    /// Everything that is wrong, one line each.
-    pub fn problems(&self) -> Vec<String> {
+    /// Everything that is wrong with the values: the key at fault and one line.
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         match self.address() {
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(("server.listen", problem)),
             Ok(address)
                 if !is_loopback(address.ip()) && !self.server.no_auth && self.server.api_keys.is_none() =>
             {
-                problems.push(format!(
+                let message = format!(
                     "server.listen {address} can be reached by others, and clients need no key: listen on 127.0.0.1, \
                      give --api-keys FILE, or say --no-auth when a gateway in front checks them"
-                ));
+                );
+                problems.push(("server.listen", message));
             }
             Ok(_) => {}
         }
         if self.server.tls_cert.is_some() != self.server.tls_key.is_some() {
-            problems
-                .push("server.tls_cert and server.tls_key go together; one of them is missing".to_owned());
+            let message = "server.tls_cert and server.tls_key go together; one of them is missing".to_owned();
+            problems.push(("server.tls_cert", message));
         }
-        problems.extend(self.level().err());
+        problems.extend(self.level().err().map(|problem| ("log.level", problem)));
         let l = &self.limits;
-        for (key, value) in [
-            ("server.max_body_mb", self.server.max_body_mb),
-            ("server.max_connections", self.server.max_connections as u64),
-            ("limits.max_concurrent", l.max_concurrent as u64),
-            ("limits.stream_buffer_kb", l.stream_buffer_kb as u64),
-            ("limits.max_choices", l.max_choices as u64),
+        for (key, value, least, most) in [
+            ("server.max_body_mb", self.server.max_body_mb, 1, 4096),
+            ("server.max_connections", self.server.max_connections as u64, 1, 1_000_000),
+            ("limits.max_concurrent", l.max_concurrent as u64, 1, 100_000),
+            ("limits.max_queued", l.queue_places() as u64, 0, 1_000_000),
+            ("limits.stream_buffer_kb", l.stream_buffer_kb as u64, 1, 1 << 20),
+            ("limits.max_choices", l.max_choices as u64, 1, 100_000),
+            ("plugins.max_generations", u64::from(self.plugins.max_generations), 1, 1000),
         ] {
-            if value == 0 {
-                problems.push(format!("{key} is 0; it must be at least 1"));
+            if value < least {
+                problems.push((key, format!("{key} is {value}; it must be at least {least}")));
+            } else if value > most {
+                problems.push((key, format!("{key} is {value}; it may be at most {most}")));
             }
         }
-        if self.server.max_body_mb > 4096 {
-            problems.push(format!("server.max_body_mb {} is over 4096", self.server.max_body_mb));
+        for (key, span) in [
+            ("server.header_timeout", self.server.header_timeout),
+            ("server.body_timeout", self.server.body_timeout),
+            ("limits.slow_client_timeout", l.slow_client_timeout),
+            ("limits.stall_timeout", l.stall_timeout),
+        ] {
+            if span.0 < LEAST_PATIENCE {
+                problems.push((key, format!("{key} is {span}; it must be at least {LEAST_PATIENCE:?}")));
+            }
         }
-        if l.max_concurrent > 100_000 || l.queue_places() > 1_000_000 {
-            problems
-                .push("limits.max_concurrent is over 100000, or limits.max_queued over 1000000".to_owned());
+        let names: Vec<_> = self.model.iter().filter_map(|m| m.name.as_deref()).collect();
+        for (at, name) in names.iter().enumerate() {
+            if let Some(problem) = bad_name(name) {
+                problems.push(("model", problem));
+            }
+            if names[..at].contains(name) {
+                problems.push(("model", format!("two models are named {name}; give one another name")));
+            }
         }
         problems
     }
+}
+
+/// What ends at once what it bounds is never meant.
+const LEAST_PATIENCE: Duration = Duration::from_millis(10);
+
+/// Longest name of a model, in bytes.
+const MAX_NAME: usize = 200;
+
+/// Why a model cannot have this name.
+pub fn bad_name(name: &str) -> Option<String> {
+    if name.is_empty() || name.len() > MAX_NAME {
+        return Some(format!("a model's name has 1 to {MAX_NAME} bytes, not {}", name.len()));
+    }
+    let odd = name.chars().find(|c| c.is_control() || c.is_whitespace());
+    odd.map(|_| format!("a model's name has no spaces or control characters, and {name:?} has"))
 }
 
 /// Whether only this machine reaches the address.

@@ -93,6 +93,8 @@ codes! {
     RequestTimeout = "request_timeout", 408, InvalidRequest, None;
     /// A running request has the same id.
     DuplicateRequest = "duplicate_request", 409, InvalidRequest, None;
+    /// A model of that name is there already.
+    ModelExists = "model_exists", 409, InvalidRequest, None;
     /// The body is over the limit.
     BodyTooLarge = "body_too_large", 413, InvalidRequest, None;
     /// The rendered prompt is over the body limit.
@@ -103,6 +105,8 @@ codes! {
     UnsupportedMediaType = "unsupported_media_type", 415, InvalidRequest, None;
     /// The engine failed.
     EngineError = "engine_error", 500, Server, Some(Reason::EngineError);
+    /// A model that was asked for did not come up.
+    LoadFailed = "load_failed", 500, Server, None;
     /// The host failed; a fault of ours.
     Internal = "internal", 500, Server, None;
     /// All slots and all queue places are taken, or the queue's deadline passed.

@@ -1,11 +1,11 @@
 //! Which plugins serve which models with which options: decided from files, manifests and configuration, before any
 //! plugin's code runs.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
+use super::job::{Job, Source};
 use crate::config::Config;
 use crate::config::schema::Model;
 use crate::plugins::load::{self, Candidate};
@@ -27,43 +27,20 @@ fn usage(message: impl Into<String>) -> Fault {
     Fault { message: message.into(), usage: true }
 }
 
-/// A model and the engine that will serve it.
-#[derive(Debug, Clone)]
-pub struct Job {
-    /// The served name.
-    pub(super) name: String,
-    /// File or folder.
-    pub(super) path: Option<PathBuf>,
-    /// Id of the plugin.
-    pub(super) plugin: String,
-    /// Engine within it.
-    pub(super) engine: String,
-    /// Options, checked and completed.
-    pub(super) options: BTreeMap<String, String>,
-}
-
-#[cfg(test)]
-impl Job {
-    pub(super) fn for_test(name: &str) -> Job {
-        let options = BTreeMap::new();
-        Job { name: name.to_owned(), path: None, plugin: "p".to_owned(), engine: "e".to_owned(), options }
-    }
-}
-
 /// Everything that was decided at the start.
 pub struct Chosen {
     /// Plugins, checked and not opened.
     pub(super) plugins: Vec<Candidate>,
-    /// What to serve.
-    pub(super) jobs: Vec<Job>,
+    /// What to serve, and who asked for it.
+    pub(super) jobs: Vec<(Job, Source)>,
     /// Models whose engine may still be dropped into a folder.
-    pub(super) waiting: Vec<Model>,
+    pub(super) waiting: Vec<(Model, Source)>,
 }
 
 impl Chosen {
     /// Names of the models that will be built.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.jobs.iter().map(|job| job.name.as_str())
+        self.jobs.iter().map(|(job, _)| job.name.as_str())
     }
 
     /// Variables that the plugins need before the process has threads; those in processes of their own get theirs there.
@@ -76,57 +53,72 @@ impl Chosen {
 /// Finds and checks the plugins, and gives each model an engine.
 pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<Chosen, Fault> {
     let plugins = candidates(config, executable, metrics)?;
-    let hot = !config.plugins.dirs.is_empty();
-    if plugins.is_empty() && !hot {
+    if plugins.is_empty() && config.plugins.dirs.is_empty() {
         return Err(usage("no plugin to serve with; name one with --plugin or a folder with --plugin-dir"));
     }
     let manifests: Vec<&Manifest> = plugins.iter().map(|p| &p.manifest).collect();
-    let unknown: Vec<_> =
-        config.plugin.keys().filter(|id| !manifests.iter().any(|m| m.id == **id)).cloned().collect();
-    if !unknown.is_empty() && !hot {
-        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
-        return Err(usage(format!(
-            "options are given for {}, which is not loaded; loaded: {}",
-            unknown.join(", "),
-            loaded.join(", ")
-        )));
-    }
-    let strangers: Vec<_> = config
-        .plugins
-        .isolate
-        .iter()
-        .filter(|id| *id != "*" && !manifests.iter().any(|m| m.id == **id))
-        .cloned()
-        .collect();
-    if !strangers.is_empty() && !hot {
-        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
-        return Err(usage(format!(
-            "--isolate names {}, which is not loaded; loaded: {}",
-            strangers.join(", "),
-            loaded.join(", ")
-        )));
-    }
-    let mut wanted: Vec<_> = config.model.iter().map(|model| (model.clone(), manifests.clone())).collect();
+    strangers(config, &manifests).map_err(usage)?;
+    let configured =
+        config.model.iter().map(|model| (model.clone(), Source::Configuration, manifests.clone()));
+    let mut wanted: Vec<Wanted<'_>> = configured.collect();
     for plugin in &plugins {
         // What lies beside a plugin is for that plugin, as when both are dropped into a running host.
-        let models = beside(&plugin.path).map_err(usage)?;
-        wanted.extend(models.into_iter().map(|model| (model, vec![&plugin.manifest])));
+        let named = beside(&plugin.path).map_err(usage)?;
+        wanted.extend(named.into_iter().map(|model| (model, Source::Beside, vec![&plugin.manifest])));
     }
     if wanted.is_empty() && !plugins.is_empty() {
-        wanted.push((Model { name: None, path: None, engine: None, device: None }, manifests.clone()));
+        wanted.push((Model::default(), Source::Configuration, manifests.clone()));
     }
-    let (mut jobs, mut waiting): (Vec<Job>, Vec<Model>) = (Vec::new(), Vec::new());
-    for (model, manifests) in wanted {
+    let (jobs, waiting) = jobs(wanted, config, metrics).map_err(usage)?;
+    Ok(Chosen { plugins, jobs, waiting })
+}
+
+/// Refuses options and isolation for plugins that are not there, unless they may still be dropped into a folder.
+pub(super) fn strangers(config: &Config, manifests: &[&Manifest]) -> Result<(), String> {
+    let is_strange = |id: &&String| !manifests.iter().any(|m| m.id == **id);
+    let told = |what: &str, ids: Vec<&String>| {
+        let ids: Vec<_> = ids.into_iter().map(String::as_str).collect();
+        let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
+        format!("{what} {}, which is not loaded; loaded: {}", ids.join(", "), loaded.join(", "))
+    };
+    if !config.plugins.dirs.is_empty() {
+        return Ok(());
+    }
+    let unknown: Vec<_> = config.plugin.keys().filter(is_strange).collect();
+    if !unknown.is_empty() {
+        return Err(told("options are given for", unknown));
+    }
+    let unknown: Vec<_> = config.plugins.isolate.iter().filter(|id| *id != "*").filter(is_strange).collect();
+    if !unknown.is_empty() {
+        return Err(told("--isolate names", unknown));
+    }
+    Ok(())
+}
+
+/// A model, who asked for it, and the plugins that may serve it.
+pub(super) type Wanted<'a> = (Model, Source, Vec<&'a Manifest>);
+
+/// Jobs with who asked for them, and the models that wait for their engine.
+type Jobs = (Vec<(Job, Source)>, Vec<(Model, Source)>);
+
+/// Gives each model an engine.
+///
+/// # Errors
+/// What is wrong with the first one that cannot have one, and never will.
+pub(super) fn jobs(wanted: Vec<Wanted<'_>>, config: &Config, metrics: &Metrics) -> Result<Jobs, String> {
+    let hot = !config.plugins.dirs.is_empty();
+    let (mut jobs, mut waiting): Jobs = Default::default();
+    for (model, source, manifests) in wanted {
         match job(&model, &manifests, config, metrics) {
-            Ok(job) if jobs.iter().any(|j| j.name == job.name) => {
-                return Err(usage(format!("two models are named {}; give one --model NAME=PATH", job.name)));
+            Ok(job) if jobs.iter().any(|(j, _)| j.name == job.name) => {
+                return Err(format!("two models are named {}; give one --model NAME=PATH", job.name));
             }
-            Ok(job) => jobs.push(job),
-            Err(Misfit::NoEngine(_)) if hot => waiting.push(model),
-            Err(Misfit::NoEngine(message) | Misfit::Wrong(message)) => return Err(usage(message)),
+            Ok(job) => jobs.push((job, source)),
+            Err(Misfit::NoEngine(_)) if hot => waiting.push((model, source)),
+            Err(misfit) => return Err(misfit.message()),
         }
     }
-    Ok(Chosen { plugins, jobs, waiting })
+    Ok((jobs, waiting))
 }
 
 /// What a `plugin.toml` beside a plugin says.
@@ -220,8 +212,18 @@ pub(super) fn newer(a: &str, b: &str) -> bool {
 pub(super) enum Misfit {
     /// No plugin brings its engine.
     NoEngine(String),
+    /// Several engines could be meant.
+    Several(String),
     /// What is asked for is wrong.
     Wrong(String),
+}
+
+impl Misfit {
+    pub(super) fn message(self) -> String {
+        match self {
+            Misfit::NoEngine(message) | Misfit::Several(message) | Misfit::Wrong(message) => message,
+        }
+    }
 }
 
 /// Gives a model an engine of one of these plugins.
@@ -236,6 +238,7 @@ pub(super) fn job(
     if let Some(device) = &model.device {
         given.insert("device".to_owned(), device.as_str().into());
     }
+    given.extend(model.options.clone());
     let options = options::check(&manifest.id, &manifest.about.options, &given).map_err(|problems| {
         metrics.load_error(LoadStage::Options);
         Misfit::Wrong(problems.join("; "))
@@ -245,7 +248,14 @@ pub(super) fn job(
         stem.map(|s| s.to_string_lossy().into_owned())
     });
     let name = model.name.clone().or(from_path).unwrap_or_else(|| engine.clone());
-    Ok(Job { name, path: model.path.clone(), plugin: manifest.id.clone(), engine, options })
+    Ok(Job {
+        asked: model.clone(),
+        name,
+        path: model.path.clone(),
+        plugin: manifest.id.clone(),
+        engine,
+        options,
+    })
 }
 
 /// Whether one of these plugins is the one that a model asks for, whatever else may be wrong with it.
@@ -258,20 +268,27 @@ fn engine_for<'a>(model: &Model, plugins: &[&'a Manifest]) -> Result<(&'a Manife
     let all: Vec<(&Manifest, &str)> =
         plugins.iter().flat_map(|m| m.about.engines.iter().map(move |e| (*m, e.name.as_str()))).collect();
     let names = || all.iter().map(|(m, e)| format!("{}/{e}", m.id)).collect::<Vec<_>>().join(", ");
-    let fits = |(m, engine): &&(&Manifest, &str)| match &model.engine {
+    // A plugin's id goes before the name of an engine that another plugin has.
+    let by_id = |asked: &str, (m, engine): &(&Manifest, &str)| {
+        *asked == m.id || *asked == format!("{}/{engine}", m.id)
+    };
+    let is_id = |asked: &str| all.iter().any(|one| by_id(asked, one));
+    let fits = |one: &&(&Manifest, &str)| match model.engine.as_deref() {
         None => true,
-        Some(asked) => *asked == m.id || asked == engine || *asked == format!("{}/{engine}", m.id),
+        Some(asked) if is_id(asked) => by_id(asked, one),
+        Some(asked) => asked == one.1,
     };
     let mut fitting = all.iter().filter(fits);
     match (fitting.next(), fitting.next(), &model.engine) {
         (Some((manifest, engine)), None, _) => Ok((manifest, (*engine).to_owned())),
-        (Some(_), Some(_), None) => Err(Misfit::Wrong(format!(
+        (Some(_), Some(_), None) => Err(Misfit::Several(format!(
             "there are several engines: {}; choose with --engine or --model NAME=PATH,engine=ID",
             names()
         ))),
-        (Some(_), Some(_), Some(asked)) => {
-            Err(Misfit::Wrong(format!("engine {asked} could be several of {}; write PLUGIN/ENGINE", names())))
-        }
+        (Some(_), Some(_), Some(asked)) => Err(Misfit::Several(format!(
+            "engine {asked} could be several of {}; write PLUGIN/ENGINE",
+            names()
+        ))),
         (None, _, Some(asked)) => {
             Err(Misfit::NoEngine(format!("there is no engine {asked}; there is {}", names())))
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::Ground;
-use super::choose::Job;
+use super::job::Job;
 use crate::generate::{Assembler, Cause, Consumer, End, Event, Request, Sampling};
 use crate::models::{Model, unix_now};
 use crate::plugins::build::Order;
@@ -47,6 +47,7 @@ pub(super) fn raise(
         path: job.path.as_deref(),
         model: &job.name,
         give_up,
+        stop_before_weights: None,
     };
     let Built { engine, card, proved, load, warmup } = plugin.build(&order)?;
     let fault = |stage: LoadStage, message: String| LoadError::new(&manifest.id, stage, message);

@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::choose::Job;
+use tokio::sync::oneshot;
+
+use super::job::{Job, Source};
 use crate::models::Model;
 
 /// Failures within [`WINDOW`] after which the engine is left alone for [`PAUSE`].
@@ -35,9 +38,20 @@ pub(super) enum Phase {
 
 /// One model.
 pub(super) struct Slot {
+    /// Tells it from every other, also of the same name.
+    pub(super) number: u64,
     pub(super) job: Job,
+    pub(super) source: Source,
     pub(super) phase: Phase,
-    /// Engines built so far.
+    /// What the engine that serves was built from; another than `job` when that one failed.
+    pub(super) served: Option<Job>,
+    /// Why it is not up, or why what is wanted by now is not, when that failed.
+    pub(super) reason: Option<String>,
+    /// Turns true when the build that runs should be given up.
+    pub(super) give_up: Arc<AtomicBool>,
+    /// Who wants to know what comes of the first build.
+    pub(super) waiters: Vec<oneshot::Sender<Result<(), String>>>,
+    /// Engines built so far for its name.
     pub(super) generation: u32,
     /// Progress of the engine when it was last seen to move, and when that was.
     pub(super) moved: (u64, Instant),
@@ -45,8 +59,47 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub(super) fn new(job: Job, now: Instant) -> Slot {
-        Slot { job, phase: Phase::Waiting, generation: 0, moved: (0, now), failures: VecDeque::new() }
+    pub(super) fn new(number: u64, job: Job, source: Source, now: Instant) -> Slot {
+        Slot {
+            number,
+            job,
+            source,
+            phase: Phase::Waiting,
+            served: None,
+            reason: None,
+            give_up: Arc::default(),
+            waiters: Vec::new(),
+            generation: 0,
+            moved: (0, now),
+            failures: VecDeque::new(),
+        }
+    }
+
+    /// The build that runs, if one does, is not wanted any more.
+    pub(super) fn stop_building(&self) {
+        self.give_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the build that runs was told to give up.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.give_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing serves what is wanted and nobody is at work on it.
+    pub(super) fn lags(&self) -> bool {
+        match &self.phase {
+            Phase::Failed { .. } => true,
+            Phase::Up(_) => self.served.as_ref().is_some_and(|served| !self.job.is_served_by(served)),
+            Phase::Waiting | Phase::Building { .. } => false,
+        }
+    }
+
+    /// Tells those who wait what came of the build.
+    pub(super) fn tell(&mut self, outcome: &Result<(), String>) {
+        for waiter in self.waiters.drain(..) {
+            // One who has left needs no answer.
+            drop(waiter.send(outcome.clone()));
+        }
     }
 
     /// The model that answers requests now.
@@ -83,7 +136,7 @@ mod tests {
     #[test]
     fn waits_double_and_the_fifth_failure_in_a_minute_opens_the_circuit() {
         let now = Instant::now();
-        let mut slot = Slot::new(Job::for_test("m"), now);
+        let mut slot = Slot::new(1, Job::for_test("m"), Source::Admin, now);
         let waits: Vec<_> = (0..5).map(|i| slot.failed(now + Duration::from_secs(i)).as_millis()).collect();
         assert_eq!(waits, [500, 1000, 2000, 4000, 300_000]);
         assert_eq!(slot.failed(now + Duration::from_secs(400)).as_millis(), 500);
@@ -92,7 +145,7 @@ mod tests {
     #[test]
     fn failures_of_long_ago_do_not_count() {
         let now = Instant::now();
-        let mut slot = Slot::new(Job::for_test("m"), now);
+        let mut slot = Slot::new(1, Job::for_test("m"), Source::Admin, now);
         for i in 0..10 {
             assert_eq!(slot.failed(now + Duration::from_secs(i * 61)), FIRST_WAIT);
         }

@@ -49,16 +49,17 @@ pub struct Limits {
     pub write_timeout: Duration,
 }
 
-/// Accepts until `stop` is cancelled, with TLS where there is an acceptor. Connections are tracked by `tasks` and end with `stop` too.
+/// Accepts until `stop` is cancelled, with TLS where there is an acceptor. Connections are tracked by `tasks` and end with
+/// `stop` too. `limits` is asked for each of them; how many there may be is settled at the start.
 pub async fn serve(
     listener: TcpListener,
-    limits: Limits,
+    limits: impl Fn() -> Limits + Send,
     tls: Option<TlsAcceptor>,
     service: Service,
     stop: CancellationToken,
     tasks: TaskTracker,
 ) {
-    let slots = Arc::new(Semaphore::new(limits.connections));
+    let slots = Arc::new(Semaphore::new(limits().connections));
     loop {
         // A slot first: what cannot be served waits in the kernel's backlog.
         let slot = tokio::select! {
@@ -72,7 +73,7 @@ pub async fn serve(
         match (slot, accepted) {
             (Ok(slot), Ok((socket, peer))) => {
                 let connection = Connection { peer, token: stop.child_token() };
-                let (service, tls) = (Arc::clone(&service), tls.clone());
+                let (service, tls, limits) = (Arc::clone(&service), tls.clone(), limits());
                 tasks.spawn(async move {
                     converse(socket, connection, limits, tls, service).await;
                     drop(slot);

@@ -34,6 +34,9 @@ pub struct Order<'a> {
     pub model: &'a str,
     /// Turns true when the build should be given up.
     pub give_up: &'a AtomicBool,
+    /// Where it is there, the load is given up as soon as the plugin reports a phase other than `runtime`, in which it
+    /// opens its libraries; it turns true then. In this process only.
+    pub stop_before_weights: Option<&'a AtomicBool>,
 }
 
 /// A warm engine and what is known about it.
@@ -102,7 +105,7 @@ pub(super) fn build(
     let builder =
         Builder::new(library, order.engine, link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     builder.configure(order.options).map_err(|(c, f)| fault(LoadStage::Options, c, f))?;
-    let watch = Watch { model: order.model, give_up: order.give_up };
+    let watch = Watch { model: order.model, give_up: order.give_up, stop: order.stop_before_weights };
     builder.load(order, &watch).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     let handle = builder.build(link).map_err(|(c, f)| fault(LoadStage::Build, c, f))?;
     drop(builder);
@@ -204,6 +207,7 @@ impl Drop for Builder<'_> {
 struct Watch<'a> {
     model: &'a str,
     give_up: &'a AtomicBool,
+    stop: Option<&'a AtomicBool>,
 }
 
 impl Watch<'_> {
@@ -213,7 +217,11 @@ impl Watch<'_> {
             let (watch, phase) = unsafe { (&*ctx.cast::<Watch<'_>>(), phase.text()) };
             let phase = phase.replace(['\n', '\r'], " ");
             tracing::debug!(model = watch.model, phase, done, total, "engine is being built");
-            u32::from(watch.give_up.load(Ordering::Relaxed))
+            let stop = watch.stop.filter(|_| phase != "runtime");
+            if let Some(stopped) = stop {
+                stopped.store(true, Ordering::Relaxed);
+            }
+            u32::from(stop.is_some() || watch.give_up.load(Ordering::Relaxed))
         }
         Progress { ctx: std::ptr::from_ref(self).cast_mut().cast(), report }
     }

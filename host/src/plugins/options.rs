@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::manifest::{Kind, Spec};
+use crate::config::nearest::nearest;
 
 /// The options as the plugin gets them, defaults filled in; or everything that is wrong, one line each.
 pub fn check(
@@ -41,9 +42,8 @@ pub fn check(
 }
 
 fn unknown(plugin: &str, key: &str, specs: &BTreeMap<String, Spec>) -> String {
-    let near = specs.keys().map(|k| (distance(k, key), k)).min().filter(|(d, _)| *d <= key.len() / 3 + 1);
-    match near {
-        Some((_, near)) => format!("option {plugin}.{key} is unknown; did you mean {near}?"),
+    match nearest(key, specs.keys().map(String::as_str)) {
+        Some(near) => format!("option {plugin}.{key} is unknown; did you mean {near}?"),
         None if specs.is_empty() => format!("option {plugin}.{key} is unknown; the plugin has no options"),
         None => {
             let all: Vec<_> = specs.keys().map(String::as_str).collect();
@@ -102,22 +102,6 @@ fn json_text(value: &serde_json::Value) -> String {
         serde_json::Value::String(s) => s.clone(),
         other => other.to_string(),
     }
-}
-
-/// Edit distance; the words are short.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let cost = if x == *y { diagonal } else { 1 + diagonal.min(row[j]).min(row[j + 1]) };
-            diagonal = row[j + 1];
-            row[j + 1] = cost;
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Where log lines go: standard error, as text for a person and as JSON for a machine.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing::Level;
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// The form of a line.
@@ -20,7 +23,8 @@ pub enum Format {
 
 /// Starts logging. Called once, before anything else runs; a second call changes nothing.
 pub fn start(level: Level, format: Format) {
-    let registry = tracing_subscriber::registry().with(filter(level));
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let registry = tracing_subscriber::registry().with(filter);
     let started = match format {
         Format::Text => {
             let colour = std::io::stderr().is_terminal() && !no_color();
@@ -37,8 +41,18 @@ pub fn start(level: Level, format: Format) {
             .with(tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr))
             .try_init(),
     };
-    if started.is_err() {
-        tracing::debug!("logging was started before");
+    match started {
+        Ok(()) => drop(HANDLE.set(handle)),
+        Err(_) => tracing::debug!("logging was started before"),
+    }
+}
+
+static HANDLE: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
+/// Changes the most detailed level of what [`start`] writes.
+pub fn set_level(level: Level) {
+    if let Some(Err(error)) = HANDLE.get().map(|handle| handle.reload(filter(level))) {
+        tracing::warn!(%error, "the log level was not changed");
     }
 }
 

@@ -24,7 +24,7 @@ pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusa
     let (mut fields, model) = intake(api, call.request).await?;
     let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let prompts = prompts(fields.take("prompt"))?;
-    let most = api.config.limits.max_choices;
+    let most = api.config().limits.max_choices;
     let mut params = Params::read(&mut fields, &model, Dialect::Text, prompts.len(), most)?;
     refused::rest(api, &fields)?;
     params.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);

@@ -120,7 +120,7 @@ pub(super) fn rest(api: &Api, fields: &Fields) -> Result<(), ApiError> {
         return Ok(());
     }
     tracing::debug!(fields = shown.join(","), "request has fields that nobody knows");
-    if api.config.server.strict_fields {
+    if api.config().server.strict_fields {
         let message = format!("{} is not known; server.strict_fields refuses it", shown.join(", "));
         return Err(ApiError::new(Code::UnknownParameter, message).param(shown.swap_remove(0)));
     }

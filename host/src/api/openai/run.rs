@@ -153,7 +153,7 @@ fn begin(
     }
     let beside = Arc::default();
     let (mode, consumer): (_, Box<dyn Consumer>) = if params.stream {
-        let limits = &api.config.limits;
+        let limits = &api.config().limits;
         let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
         let frames = Frames::new(*dialect, labels.clone(), params.include_usage, choice.clone());
         (Mode::Stream { limit, patience }, Box::new(frames))

@@ -111,8 +111,14 @@ pub(super) fn run(flags: &Flags) -> Result<i32, String> {
     logs::start(Level::WARN, Format::Text);
     services::start(Arc::new(PluginMetrics::new(Arc::new(Metrics::new()))), Level::WARN);
     let give_up = AtomicBool::new(false);
-    let order =
-        Order { engine, options: &options, path: weights.as_deref(), model: MODEL, give_up: &give_up };
+    let order = Order {
+        engine,
+        options: &options,
+        path: weights.as_deref(),
+        model: MODEL,
+        give_up: &give_up,
+        stop_before_weights: None,
+    };
     let built = open(candidate, flags.isolate).and_then(|opened| opened.build(&order));
     let built = match built {
         Ok(built) => built,

@@ -196,6 +196,7 @@ fn build(
         path: wanted.path.as_deref(),
         model: &wanted.model,
         give_up: &shared.give_up,
+        stop_before_weights: None,
     };
     build::build(&library, &order, link)
 }
