@@ -2,6 +2,7 @@
 //!
 //! Sources are merged as TOML tables and read once into [`schema::Config`], so that no second struct can forget a key.
 
+pub mod descriptors;
 pub mod env;
 pub mod merge;
 pub mod schema;
