@@ -155,3 +155,20 @@ fn nesting_and_numbers_without_bound_are_refused_as_json() -> Result<()> {
     assert_eq!(host.call(&request)?.content(), "x");
     is_calm(&host, before)
 }
+
+#[test]
+fn a_body_of_millions_of_values_is_refused_before_it_takes_a_gigabyte() -> Result<()> {
+    let (host, before) = begin(&[]);
+    for item in ["0,", "[],", "{},"] {
+        let body = format!(
+            "{{\"messages\":[{{\"role\":\"user\",\"content\":\"x\"}}],\"x\":[{}0]}}",
+            item.repeat((24 << 20) / item.len())
+        );
+        let request = Request::new("POST", CHAT).body(body).header("content-type", "application/json");
+        let error = host.call(&request)?.error(413);
+        assert_eq!(error["code"], "body_too_large", "{error}");
+    }
+    // The body, and the copy that joins its parts.
+    peak_within(&host, before, LITTLE + (64 << 10));
+    is_calm(&host, before)
+}
