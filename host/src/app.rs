@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::api::keys::Keys;
 use crate::api::{self, Api};
 use crate::config::schema::is_loopback;
-use crate::config::{Config, Live, Sources, env};
+use crate::config::{Config, Live, Sources, descriptors, env};
 use crate::fleet::choose::{Chosen, choose};
 use crate::fleet::desk::{self, Inbox};
 use crate::fleet::marker::Marker;
@@ -48,6 +48,7 @@ impl Failed {
 /// Serves until a signal ends it.
 pub fn run(config: Config, sources: Sources) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
+    raise_descriptors(config.server.max_connections);
     let metrics = Arc::new(Metrics::new());
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose(&config, &executable, &metrics)
@@ -66,6 +67,20 @@ pub fn run(config: Config, sources: Sources) -> Result<(), Failed> {
     // A plugin that hangs in a blocking call must not keep the process.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
+}
+
+/// Many systems start a process with 1,024 descriptors, which is fewer than its clients' connections.
+fn raise_descriptors(connections: usize) {
+    match descriptors::raise(connections) {
+        Ok(bound) if !bound.suffice() => tracing::warn!(
+            wanted = bound.wanted,
+            allowed = bound.now,
+            "too few file descriptors for server.max_connections={connections}: clients beyond them wait; raise the hard \
+             limit (ulimit -Hn, LimitNOFILE=), or lower server.max_connections"
+        ),
+        Ok(bound) => tracing::info!(before = bound.before, now = bound.now, "file descriptors"),
+        Err(error) => tracing::warn!(%error, "the bound on file descriptors was not raised"),
+    }
 }
 
 async fn serve(

@@ -4,6 +4,7 @@
 //! remembers who gave it, `reload` says what may change while the host runs. `reference` writes the documents.
 
 pub mod check;
+pub mod descriptors;
 pub mod env;
 pub mod file;
 pub mod keys;

@@ -22,3 +22,7 @@ pub mod http;
 
 pub mod app;
 pub mod cli;
+
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;

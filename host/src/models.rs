@@ -28,7 +28,23 @@ pub struct Model {
     pub card: Card,
 }
 
+/// What a model can do, as far as a request is read against it.
+#[derive(Clone, Copy)]
+pub struct Offer<'a> {
+    /// The served name.
+    pub name: &'a str,
+    /// What the engine says about it.
+    pub card: &'a Card,
+    /// Template and tokenizer.
+    pub text: &'a Text,
+}
+
 impl Model {
+    /// What it can do.
+    pub fn offer(&self) -> Offer<'_> {
+        Offer { name: &self.name, card: &self.card, text: &self.text }
+    }
+
     /// Most tokens of prompt and answer together, by engine and model files; none when neither says.
     pub fn window(&self) -> Option<u32> {
         let card = u32::try_from(self.card.context_length).ok().filter(|n| *n > 0);

@@ -29,7 +29,10 @@ fn is_whole(report: &Value, isolated: bool) {
         {
             assert!(figure(name) > 0.0, "{name} of {batch}");
         }
-        assert_eq!(figure("chunks_per_push"), batch["batch"].as_f64().unwrap_or_default(), "{batch}");
+        // In a process of its own a task that follows another comes a push late.
+        let full = batch["batch"].as_f64().unwrap_or_default();
+        let pushed = figure("chunks_per_push");
+        assert!(pushed >= 1.0 && pushed <= full && (isolated || pushed == full), "{batch}");
         assert!(figure("steps_per_second") >= 0.0);
         assert!(batch["receiver_ns_per_token"].as_f64().is_some_and(|n| n >= 0.0), "{batch}");
         if isolated {

@@ -5,23 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context, Result};
 use cascadia_tests::client::{CHAT, COMPLETIONS, Client, chat, completion, order, streamed, with};
 use cascadia_tests::http::Request;
-use cascadia_tests::{Host, Scrape, setup};
+use cascadia_tests::{Dice, Host, Scrape, setup};
 use serde_json::{Value, json};
 
 const THREADS: u64 = 12;
 const EACH: u64 = 17;
-
-/// A generator of random numbers (xorshift64*), good enough to draw tests.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % sides
-    }
-}
 
 /// What all clients together know of what must have happened.
 #[derive(Default)]
@@ -259,7 +247,7 @@ fn the_books_balance(flags: &[&str]) -> Result<()> {
     std::thread::scope(|scope| {
         let players: Vec<_> = (0..THREADS)
             .map(|t| {
-                let dice = Dice(seed.wrapping_add(t + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+                let dice = Dice::new(seed, t);
                 let mut player =
                     Player { client: host.client(), dice, name: format!("client{t}"), expected: &expected };
                 scope.spawn(move || (0..EACH).try_for_each(|i| player.play(i)))

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use serde_json::Value;
 
 use crate::client::{CHAT, Client, chat, with};
+use crate::footprint::Footprint;
 use crate::scrape::Scrape;
 use crate::temp::TempDir;
 use crate::{setup, sys, wait};
@@ -133,6 +134,18 @@ impl Host {
 
     #[track_caller]
     fn spawn(args: &[&str], environment: &[(&str, &str)]) -> Host {
+        Host::spawn_as(args, environment, |_| {})
+    }
+
+    /// As [`Host::start_with`], with a last word on how the process is started.
+    #[track_caller]
+    pub fn start_as(args: &[&str], environment: &[(&str, &str)], last: impl FnOnce(&mut Command)) -> Host {
+        let fixed = ["--api", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"];
+        Host::spawn_as(&[&fixed, args].concat(), environment, last)
+    }
+
+    #[track_caller]
+    fn spawn_as(args: &[&str], environment: &[(&str, &str)], last: impl FnOnce(&mut Command)) -> Host {
         let dir = TempDir::new();
         let log = dir.path().join("log");
         let file = File::create(&log).expect("PANIC: tests may write temporary files");
@@ -141,6 +154,7 @@ impl Host {
         command.env_clear().envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         sys::die_with_parent(&mut command);
+        last(&mut command);
         let child = command.spawn().expect("PANIC: the host's program runs");
         // Its address is not known yet; made first so that it is killed whatever happens.
         let client = Client { address: SocketAddr::from(([127, 0, 0, 1], 0)) };
@@ -287,7 +301,12 @@ impl Host {
 
     /// Number of its threads.
     pub fn threads(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/task", self.child.id())).map_or(0, Iterator::count)
+        self.footprint().threads
+    }
+
+    /// What it holds now.
+    pub fn footprint(&self) -> Footprint {
+        Footprint::of(self.child.id())
     }
 }
 

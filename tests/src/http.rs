@@ -127,6 +127,33 @@ impl Connection {
         }
     }
 
+    /// Sends anything, to a server that reads it or at least does not refuse it.
+    pub fn send_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.socket.write_all(bytes).context("send")
+    }
+
+    /// Says that no more will be sent; answers can still come.
+    pub fn no_more(&mut self) -> Result<()> {
+        match self.socket.shutdown(std::net::Shutdown::Write) {
+            // The other side has ended it already.
+            Err(e) if e.kind() == std::io::ErrorKind::NotConnected => Ok(()),
+            other => other.context("shut down"),
+        }
+    }
+
+    /// The head of the next answer; none when the other side ends the connection instead.
+    pub fn next_head(&mut self) -> Result<Option<Head>> {
+        while self.buffer.is_empty() {
+            match self.fill() {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(is_reset) => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+        self.head().map(Some)
+    }
+
     /// The head of the next answer.
     pub fn head(&mut self) -> Result<Head> {
         let end = loop {
@@ -209,6 +236,11 @@ impl Connection {
             Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(is_reset) => Ok(()),
             Err(e) => Err(e),
         }
+    }
+
+    /// The socket, for what has no method here. Bytes that were received and not used are lost.
+    pub fn into_socket(self) -> TcpStream {
+        self.socket
     }
 
     /// Ends the connection with a reset.

@@ -6,7 +6,9 @@
 pub mod cc;
 pub mod client;
 pub mod crate_build;
+pub mod dice;
 pub mod elf;
+pub mod footprint;
 pub mod host;
 pub mod http;
 pub mod prom;
@@ -15,9 +17,11 @@ pub mod setup;
 pub mod sse;
 pub mod sys;
 pub mod temp;
+pub mod two;
 pub mod wait;
 
 pub use client::{Call, Client, Stream, chat, completion, order};
+pub use dice::Dice;
 pub use host::Host;
 pub use scrape::Scrape;
 pub use sse::Told;

@@ -9,6 +9,8 @@ pub mod completions;
 mod encode;
 mod fields;
 mod frames;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod intake;
 mod logprobs;
 mod messages;

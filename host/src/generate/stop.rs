@@ -1,6 +1,6 @@
 //! Stop strings over a stream: found across pieces, never shown in part, nothing held back longer than needed.
 
-/// Looks for the earliest stop string in text that comes piece by piece.
+/// Looks for the stop string that is complete first in text that comes piece by piece.
 #[derive(Debug)]
 pub struct Matcher {
     stops: Vec<String>,
@@ -22,8 +22,10 @@ impl Matcher {
             return false;
         }
         self.held.push_str(piece);
-        // The earliest match wins; of those that begin together any, since all cut at the same place.
-        if let Some(at) = self.stops.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
+        // The string that is complete first wins, as it would if the text came letter by letter; of those that end together
+        // the one that begins first. What is shown then never depends on where the engine cuts its pieces.
+        let ends = self.stops.iter().filter_map(|stop| Some((self.held.find(stop.as_str())?, stop.len())));
+        if let Some((at, _)) = ends.min_by_key(|(at, length)| (at + length, *at)) {
             out.push_str(&self.held[..at]);
             self.held.clear();
             return true;
@@ -97,6 +99,18 @@ mod tests {
     fn the_earliest_match_wins() {
         let (shown, stopped, _) = run(&["zz", "b"], &["aabzz"]);
         assert_eq!((shown.concat().as_str(), stopped), ("aa", true));
+    }
+
+    #[test]
+    fn a_stop_string_inside_a_longer_one_cuts_at_the_same_place_however_the_text_is_cut() {
+        for (stops, shown) in
+            [(["b", "abc"], "a"), (["bc", "abc"], ""), (["abc", "bc"], ""), (["c", "b"], "a")]
+        {
+            for pieces in [&["abc"][..], &["ab", "c"], &["a", "bc"], &["a", "b", "c"]] {
+                let (told, stopped, _) = run(&stops, pieces);
+                assert_eq!((told.concat().as_str(), stopped), (shown, true), "{stops:?} in {pieces:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Accepts connections and serves them with the service it is given.
 //!
-//! What must hold: the number of connections is bounded; a head must come within its deadline; a connection ends when its
-//! token is cancelled, whatever its client does; an accept error never ends the loop.
+//! What must hold: the number of connections is bounded; a head must come within its deadline, and so must the preface of
+//! HTTP/2; a connection ends when its token is cancelled, whatever its client does; an accept error never ends the loop.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -14,10 +15,11 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -37,6 +39,17 @@ pub struct Connection {
 pub type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// Answers requests.
 pub type Service = Arc<dyn Fn(Request<Incoming>, Connection) -> Answer + Send + Sync>;
+
+/// An answer as hyper wants it: one that could have failed.
+struct Sure(Answer);
+
+impl Future for Sure {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx).map(Ok)
+    }
+}
 
 /// The listener's bounds.
 #[derive(Debug, Clone, Copy)]
@@ -101,24 +114,30 @@ async fn converse(
         tracing::debug!(%error, "nodelay not set");
     }
     let token = connection.token.clone();
-    let answer = service_fn(move |request| {
-        let answer = service(request, connection.clone());
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
+    let answer = service_fn(move |request| Sure(service(request, connection.clone())));
     let http = async move {
         let patience = limits.header_timeout;
         let Some(acceptor) = tls else {
-            let Ok(Ok(two)) = tokio::time::timeout(patience, speaks_two(&socket)).await else {
-                // Nothing came in time, or it has gone.
+            let mut socket = socket;
+            let Ok(Ok(begun)) = tokio::time::timeout(patience, Begun::read(&mut socket)).await else {
+                // Too little came in time, or it has gone.
                 return Ok(());
             };
-            return speak(Socket::new(socket, limits.write_timeout), two, limits, answer).await;
+            let two = begun.is_two();
+            let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
+            return speak(socket, two, limits, answer, |socket| socket.farewell(FAREWELL)).await;
         };
-        let shaken = acceptor.accept(Socket::new(socket, limits.write_timeout));
+        let shaken = acceptor.accept(Socket::new(socket, &[], limits.write_timeout));
         match tokio::time::timeout(patience, shaken).await {
             Ok(Ok(stream)) => {
                 let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                speak(stream, two, limits, answer).await
+                let farewell = |mut stream: TlsStream<Socket>| async move {
+                    // Its word of farewell; a client that has gone needs none.
+                    if tokio::time::timeout(FAREWELL, stream.shutdown()).await.is_ok() {
+                        stream.into_inner().0.farewell(FAREWELL).await;
+                    }
+                };
+                speak(stream, two, limits, answer, farewell).await
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no TLS");
@@ -135,44 +154,73 @@ async fn converse(
     }
 }
 
-/// Speaks HTTP over a connection to its end.
-async fn speak<I, S>(io: I, two: bool, limits: Limits, answer: S) -> hyper::Result<()>
+/// Speaks HTTP over a connection to its end, and then says farewell.
+async fn speak<I, S, F>(
+    io: I,
+    two: bool,
+    limits: Limits,
+    answer: S,
+    farewell: impl FnOnce(I) -> F,
+) -> hyper::Result<()>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
-    S::Future: Send + 'static,
+    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Unpin,
+    S::Future: Send + Unpin + 'static,
+    F: Future<Output = ()>,
 {
     let io = TokioIo::new(io);
     if two {
-        http2::Builder::new(TokioExecutor::new())
+        return http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(64 << 10)
             .keep_alive_interval(Some(PING))
             .keep_alive_timeout(PING)
             .serve_connection(io, answer)
-            .await
-    } else {
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_timeout)
-            .serve_connection(io, answer)
-            .await
+            .await;
     }
+    let mut one = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .serve_connection(io, answer);
+    let ended = std::future::poll_fn(|cx| one.poll_without_shutdown(cx)).await;
+    farewell(one.into_parts().io.into_inner()).await;
+    ended
 }
 
 /// Requests that one HTTP/2 connection may have at once.
 const STREAMS: u32 = 256;
 /// How often an HTTP/2 client is asked whether it is there, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(20);
+/// How long a client that is still sending is listened to after the answer.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How a client begins that speaks HTTP/2 without asking first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Whether the client begins with the preface of HTTP/2, as one does that knows of it beforehand. No method of HTTP/1
-/// begins with `PR`. Waits for the first bytes and leaves them where they are.
-async fn speaks_two(socket: &TcpStream) -> std::io::Result<bool> {
-    let mut first = [0; 2];
-    let n = socket.peek(&mut first).await?;
-    if n == 0 {
-        return Err(std::io::ErrorKind::UnexpectedEof.into());
+/// The first bytes of a connection: as many as tell whether they are the preface of HTTP/2. They are read whole before
+/// the HTTP/2 connection is made, because that waits for them without a deadline.
+struct Begun {
+    bytes: [u8; PREFACE.len()],
+    length: usize,
+}
+
+impl Begun {
+    async fn read(socket: &mut TcpStream) -> std::io::Result<Begun> {
+        let mut begun = Begun { bytes: [0; PREFACE.len()], length: 0 };
+        while begun.length < PREFACE.len() && PREFACE.starts_with(begun.bytes()) {
+            match socket.read(&mut begun.bytes[begun.length..]).await? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                n => begun.length += n,
+            }
+        }
+        Ok(begun)
     }
-    Ok(&first == b"PR")
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn is_two(&self) -> bool {
+        self.bytes() == PREFACE
+    }
 }

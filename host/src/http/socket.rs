@@ -1,4 +1,4 @@
-//! A client's socket that notices when its client has stopped reading.
+//! A client's socket that notices when its client has stopped reading, and that ends so that its client can read the answer.
 //!
 //! The body of an answer cannot notice: once it is handed over nobody asks for it any more.
 
@@ -7,22 +7,36 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 /// A socket whose writes must make progress.
 pub(super) struct Socket {
     inner: TcpStream,
+    /// Read already, and to be read again.
+    begun: Vec<u8>,
     patience: Duration,
     /// Runs while a write waits.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl Socket {
-    /// `inner`, whose client may leave bytes unread for `patience`.
-    pub(super) fn new(inner: TcpStream, patience: Duration) -> Socket {
-        Socket { inner, patience, stuck: None }
+    /// `inner`, of which `begun` was read already, whose client may leave bytes unread for `patience`.
+    pub(super) fn new(inner: TcpStream, begun: &[u8], patience: Duration) -> Socket {
+        Socket { inner, begun: begun.to_vec(), patience, stuck: None }
+    }
+
+    /// Ends the connection after its last answer. A client that is still sending (a body that was refused) is listened to
+    /// for a while: closing over bytes that nobody read is a reset, and that can overtake the answer.
+    pub(super) async fn farewell(mut self, patience: Duration) {
+        if self.inner.shutdown().await.is_err() {
+            return;
+        }
+        let mut ignored = vec![0; 16 << 10];
+        let listened = async { while self.inner.read(&mut ignored).await.is_ok_and(|n| n > 0) {} };
+        // Whether it stopped by itself or not, it had its time.
+        let _over = tokio::time::timeout(patience, listened).await;
     }
 
     /// A write that moved ends the wait; one that waits too long is an error.
@@ -48,6 +62,12 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.begun.is_empty() {
+            let n = self.begun.len().min(buf.remaining());
+            buf.put_slice(&self.begun[..n]);
+            self.begun.drain(..n);
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.inner).poll_read(cx, buf)
     }
 }

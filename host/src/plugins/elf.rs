@@ -20,6 +20,10 @@ const EM_X86_64: u64 = 62;
 const ET_DYN: u64 = 3;
 const PT_LOAD: u64 = 1;
 const PT_DYNAMIC: u64 = 2;
+/// Most libraries that a plugin may need. Names may lie over each other in a file, so that without a bound a small one could
+/// ask for gigabytes of them.
+const MAX_NEEDED: usize = 256;
+
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_SONAME: u64 = 14;
@@ -94,6 +98,8 @@ fn names(
             let name = f.string(strings.checked_add(value).ok_or("has a name that wraps around")?)?;
             if tag == DT_SONAME {
                 elf.soname = Some(name);
+            } else if elf.needed.len() == MAX_NEEDED {
+                return Err(format!("has more than {MAX_NEEDED} libraries that it needs"));
             } else {
                 elf.needed.push(name);
             }

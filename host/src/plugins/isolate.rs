@@ -6,6 +6,8 @@
 pub mod bell;
 pub mod child;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod home;
 mod ledger;
 mod news;

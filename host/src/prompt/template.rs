@@ -242,7 +242,8 @@ fn without_generation_tags(text: &str) -> String {
         let (before, tag) = rest.split_at(at);
         out.push_str(before);
         rest = tag;
-        let Some(end) = tag.find("%}") else { break };
+        // Behind the opening: in `{%}` they share a letter.
+        let Some(end) = tag[2..].find("%}").map(|at| at + 2) else { break };
         let inner = &tag[2..end];
         let word = inner.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
         let replacement = match word {

@@ -20,7 +20,7 @@ pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusa
     let (mut fields, model) = intake(api, call.request).await?;
     let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let messages = messages::read(fields.take("messages"))?;
-    let params = Params::read(&mut fields, &model, Dialect::Chat, 1, api.config().limits.max_choices)?;
+    let params = Params::read(&mut fields, model.offer(), Dialect::Chat, 1, api.config().limits.max_choices)?;
     let mut options = ChatOptions::new(i64::try_from(crate::models::unix_now()).unwrap_or(0));
     options.max_bytes = usize::try_from(api.max_body()).unwrap_or(usize::MAX);
     if let Some(extra) = fields.object("chat_template_kwargs")? {

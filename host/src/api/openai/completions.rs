@@ -25,7 +25,7 @@ pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusa
     let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let prompts = prompts(fields.take("prompt"))?;
     let most = api.config().limits.max_choices;
-    let mut params = Params::read(&mut fields, &model, Dialect::Text, prompts.len(), most)?;
+    let mut params = Params::read(&mut fields, model.offer(), Dialect::Text, prompts.len(), most)?;
     refused::rest(api, &fields)?;
     params.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);
     let plan = Plan { model, params, prompts, dialect: Dialect::Text };
@@ -33,7 +33,7 @@ pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusa
 }
 
 /// A text, a list of token ids, or a list of either.
-fn prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
+pub(super) fn prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
     match value {
         None => Err(empty()),
         Some(Value::Array(items)) if items.is_empty() => Err(empty()),

@@ -5,14 +5,21 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Code};
 
+/// Most values of a body, nested ones too: more than the token ids of any window, and some 100 MB.
+const MAX_VALUES: usize = 2_000_000;
+
 /// A request's object.
 pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Reads a body.
+    /// Reads a body. Its values are counted first: each takes far more memory than its two bytes of text.
     pub(super) fn parse(body: &[u8]) -> Result<Fields, ApiError> {
         if body.is_empty() {
             return Err(ApiError::new(Code::InvalidJson, "the body is empty; send a JSON object"));
+        }
+        if body.len() > MAX_VALUES && values(body) > MAX_VALUES {
+            let message = format!("the body has over {MAX_VALUES} values; send fewer");
+            return Err(ApiError::new(Code::BodyTooLarge, message));
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(map)) => Ok(Fields(map)),
@@ -103,6 +110,21 @@ impl Fields {
     }
 }
 
+/// Values in a text that may be JSON, one more or less: what begins or goes on outside of its strings.
+fn values(body: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (1, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// A field has the wrong type.
 pub(super) fn wrong(name: &str, expected: &str, found: &Value) -> ApiError {
     let mut shown = found.to_string();
@@ -141,6 +163,20 @@ mod tests {
             let error = fields(bad).integer("n", 1, 8).expect_err(bad);
             assert_eq!((error.code, error.param.as_deref()), (Code::InvalidValue, Some("n")), "{bad}");
         }
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        for (text, n) in [("3", 1), ("[1,2,3]", 4), (r#"{"a":[],"b":{}}"#, 5), (r#"["a,b[{\",",2]"#, 3)] {
+            assert_eq!(values(text.as_bytes()), n, "{text}");
+        }
+        let zeros = |n| format!("{{\"x\":[{}0]}}", "0,".repeat(n));
+        assert!(Fields::parse(zeros(MAX_VALUES - 10).as_bytes()).is_ok());
+        let refused = Fields::parse(zeros(MAX_VALUES).as_bytes());
+        assert_eq!(refused.err().map(|e| e.code), Some(Code::BodyTooLarge));
+        // A text may have as many commas as it likes.
+        let text = format!("{{\"x\":\"{}\"}}", "a,".repeat(MAX_VALUES));
+        assert!(Fields::parse(text.as_bytes()).is_ok());
     }
 
     #[test]

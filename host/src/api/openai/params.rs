@@ -7,7 +7,7 @@ use super::frames::Dialect;
 use super::refused;
 use crate::error::{ApiError, Code};
 use crate::generate::{Bias, Sampling};
-use crate::models::Model;
+use crate::models::Offer;
 use cascadia_plugin_api::ext::features;
 
 /// Most stop strings of a request.
@@ -50,7 +50,7 @@ impl Params {
     /// Takes the shared fields out of `fields`, for so many prompts. `max_choices` bounds all choices together.
     pub(super) fn read(
         fields: &mut Fields,
-        model: &Model,
+        model: Offer<'_>,
         dialect: Dialect,
         prompts: usize,
         max_choices: usize,
@@ -92,7 +92,7 @@ impl Params {
     }
 
     /// Refuses what the engine's card lacks; neutral values are always fine.
-    fn check(&self, model: &Model) -> Result<(), ApiError> {
+    fn check(&self, model: Offer<'_>) -> Result<(), ApiError> {
         let (s, off) = (&self.sampling, Sampling::default());
         let wanted = [
             ("temperature", s.temperature > 0.0, features::SAMPLING),
@@ -132,7 +132,7 @@ fn small(n: i64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-fn sampling(fields: &mut Fields, model: &Model) -> Result<Sampling, ApiError> {
+fn sampling(fields: &mut Fields, model: Offer<'_>) -> Result<Sampling, ApiError> {
     let off = Sampling::default();
     // A greedy-only engine is greedy unless asked for something else.
     let natural = if model.card.has(features::SAMPLING) { off.temperature } else { 0.0 };
@@ -217,7 +217,7 @@ fn logprobs(fields: &mut Fields, dialect: Dialect) -> Result<Option<u32>, ApiErr
     }
 }
 
-fn logit_bias(fields: &mut Fields, model: &Model) -> Result<Vec<Bias>, ApiError> {
+fn logit_bias(fields: &mut Fields, model: Offer<'_>) -> Result<Vec<Bias>, ApiError> {
     let Some(map) = fields.object("logit_bias")? else { return Ok(Vec::new()) };
     let known = model.text.vocab_size();
     let bad = |message: String| ApiError::new(Code::InvalidValue, message).param("logit_bias");

@@ -116,7 +116,7 @@ pub(super) fn pack_report(out: &mut Packer, load: &Load, beats: u64, steps: u64)
     out.word(steps);
 }
 
-fn unpack_report(bytes: &[u8]) -> Result<(Load, u64, u64), Short> {
+pub(super) fn unpack_report(bytes: &[u8]) -> Result<(Load, u64, u64), Short> {
     let mut from = Unpacker::new(bytes);
     let mut small = || Ok(u32::try_from(from.word()?).unwrap_or(u32::MAX));
     let (running, waiting) = (small()?, small()?);

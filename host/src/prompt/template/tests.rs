@@ -35,6 +35,14 @@ fn expression(text: &str, x: Value) -> String {
 }
 
 #[test]
+fn a_tag_whose_marks_share_a_letter_is_an_error_and_no_panic() {
+    for source in ["{%}", "a{%}b%}", "{% generation %}{%}", "{%", "{{%}}"] {
+        let source = TemplateSource { default: source.to_owned(), ..TemplateSource::default() };
+        assert!(matches!(Template::compile(source), Err(TemplateError::Compile(_))));
+    }
+}
+
+#[test]
 fn a_chat_renders_with_and_without_the_assistants_head() {
     let mut options = options();
     let template = compile(CHATML);

@@ -1,0 +1,4 @@
+//! The entry `plugin_file` of host/src/fuzz.rs as a program.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| cascadia_host::fuzz::plugin_file(data));

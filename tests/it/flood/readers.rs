@@ -1,0 +1,112 @@
+//! Clients that read about a kilobyte a second of answers that come as fast as the engine can.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cascadia_tests::client::{CHAT, chat, order, streamed};
+use cascadia_tests::http::{Connection, Request};
+use cascadia_tests::{Host, sys, wait};
+use serde_json::{Value, json};
+
+use super::{is_calm, peak_within, settled};
+
+/// Readers, and tokens of 16 kB for each: 100 MB.
+const READERS: u32 = 4;
+const TOKENS: u32 = 6_400;
+const TOKEN: usize = 16 << 10;
+/// What is kept of one stream is bounded at sixteen times this, in KiB.
+const KEPT: u64 = 64;
+/// What a reader takes of each second.
+const PER_SECOND: usize = 1_000;
+
+fn large() -> Value {
+    streamed(chat(&order(&"x".repeat(TOKEN), &json!({"repeat": TOKENS}))))
+}
+
+/// A stream on a socket that holds 4 kB.
+fn slow(host: &Host) -> Result<TcpStream> {
+    let mut connection = Connection::open(host.client().address)?;
+    connection.send(&Request::post(CHAT, &large()))?;
+    assert_eq!(connection.head()?.status, 200);
+    let socket = connection.into_socket();
+    sys::receive_buffer(&socket, 4 << 10);
+    Ok(socket)
+}
+
+/// Reads a little of each now and then, until told to stop or all were ended by the host; the bytes read of each.
+fn trickle(sockets: &mut [TcpStream], stop: &AtomicBool) -> Vec<usize> {
+    let mut read = vec![0; sockets.len()];
+    let mut over = vec![false; sockets.len()];
+    let mut part = [0; PER_SECOND / 10];
+    while !stop.load(Ordering::Relaxed) && over.contains(&false) {
+        let next = Instant::now() + Duration::from_millis(100);
+        for ((socket, read), over) in sockets.iter_mut().zip(&mut read).zip(&mut over) {
+            match socket.read(&mut part) {
+                Ok(n) if n > 0 => *read += n,
+                _ => *over = true,
+            }
+        }
+        // This is the pace of such a client, not a wait for something.
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    read
+}
+
+/// Slow readers beside one that reads; `patience` is what the host has with them.
+fn slow_readers(patience: &str, least: Duration) -> Result<()> {
+    let kept = format!("limits.stream_buffer_kb={KEPT}");
+    let patience = format!("limits.slow_client_timeout={patience}");
+    let args = ["--plugin-opt", "mock.context-length=100000", "--set", &kept, "--set", &patience];
+    let host = Host::mock(&args);
+    let before = settled(&host);
+    let begun = Instant::now();
+    let mut sockets = (0..READERS).map(|_| slow(&host)).collect::<Result<Vec<_>>>()?;
+    let stop = &AtomicBool::new(false);
+    std::thread::scope(|scope| -> Result<()> {
+        let readers = scope.spawn(|| trickle(&mut sockets, stop));
+        // Whatever happens the readers must be told, or the scope would wait for them.
+        let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| -> Result<()> {
+            // Others notice nothing.
+            let words: Vec<String> = (0..100).map(|i| format!("word{i}")).collect();
+            let other = streamed(chat(&order(&words.join(" "), &json!({"token_delay_ms": 10}))));
+            loop {
+                let told = host.told(CHAT, &other)?;
+                assert_eq!((told.text, told.pieces.len()), (words.join(" "), 100));
+                if begun.elapsed() > least {
+                    break;
+                }
+            }
+            // They are ended, by the rule that the configuration states.
+            wait("the slow readers to be ended", || {
+                let ended = host.scrape().ended("cancelled");
+                if ended == f64::from(READERS) { Ok(()) } else { Err(ended.to_string()) }
+            });
+            Ok(())
+        }));
+        stop.store(true, Ordering::Relaxed);
+        let read = readers.join().expect("PANIC: the readers do not panic");
+        watched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        assert!(read.iter().all(|n| *n > 0), "each had something: {read:?}");
+        Ok(())
+    })?;
+    let metrics = host.quiet();
+    assert_eq!(metrics.value("cascadia_slow_clients_total", &[]), f64::from(READERS));
+    // 400 MB were asked for. What is kept, and twice as much for buffers that grow, and the host's own.
+    peak_within(&host, before, u64::from(READERS) * 3 * 16 * KEPT + (64 << 10));
+    drop(sockets);
+    is_calm(&host, before)
+}
+
+#[test]
+fn output_to_slow_readers_is_bounded_and_others_are_unaffected() -> Result<()> {
+    slow_readers("2s", Duration::ZERO)
+}
+
+#[test]
+#[ignore = "takes more than a minute; the module says how to run it"]
+fn output_to_slow_readers_is_bounded_for_a_minute_long() -> Result<()> {
+    slow_readers("45s", Duration::from_secs(60))
+}
