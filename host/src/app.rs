@@ -44,7 +44,6 @@ impl Failed {
 /// Serves until a signal ends it.
 pub fn run(config: Config) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
-    raise_descriptors(config.server.max_connections);
     let metrics = Arc::new(Metrics::new());
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose(&config, &executable, &metrics)
@@ -74,6 +73,7 @@ fn raise_descriptors(connections: usize) {
             "too few file descriptors for server.max_connections={connections}: clients beyond them wait; raise the hard \
              limit (ulimit -Hn, LimitNOFILE=), or lower server.max_connections"
         ),
+        Ok(bound) if bound.now == bound.before => tracing::debug!(now = bound.now, "file descriptors"),
         Ok(bound) => tracing::info!(before = bound.before, now = bound.now, "file descriptors"),
         Err(error) => tracing::warn!(%error, "the bound on file descriptors was not raised"),
     }
@@ -86,6 +86,7 @@ async fn serve(
     chosen: Chosen,
 ) -> Result<(), Failed> {
     let signals = Signals::install().map_err(|e| Failed::run(format!("signals cannot be received: {e}")))?;
+    raise_descriptors(config.server.max_connections);
     let listener = TcpListener::bind(address)
         .await
         .map_err(|e| Failed::run(format!("cannot listen on {address}: {e}; choose another with --api")))?;
