@@ -48,7 +48,6 @@ impl Failed {
 /// Serves until a signal ends it.
 pub fn run(config: Config, sources: Sources) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
-    raise_descriptors(config.server.max_connections);
     let metrics = Arc::new(Metrics::new());
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose(&config, &executable, &metrics)
@@ -78,6 +77,7 @@ fn raise_descriptors(connections: usize) {
             "too few file descriptors for server.max_connections={connections}: clients beyond them wait; raise the hard \
              limit (ulimit -Hn, LimitNOFILE=), or lower server.max_connections"
         ),
+        Ok(bound) if bound.now == bound.before => tracing::debug!(now = bound.now, "file descriptors"),
         Ok(bound) => tracing::info!(before = bound.before, now = bound.now, "file descriptors"),
         Err(error) => tracing::warn!(%error, "the bound on file descriptors was not raised"),
     }
@@ -91,6 +91,7 @@ async fn serve(
     chosen: Chosen,
 ) -> Result<(), Failed> {
     let signals = Signals::install().map_err(|e| Failed::run(format!("signals cannot be received: {e}")))?;
+    raise_descriptors(config.server.max_connections);
     let listener = TcpListener::bind(address)
         .await
         .map_err(|e| Failed::run(format!("cannot listen on {address}: {e}; choose another with --api")))?;

@@ -21,8 +21,11 @@ use crate::prompt::template::ChatOptions;
 use draw::Draw;
 pub use text::{stops, text};
 
+/// Takes any bytes.
+pub type Target = fn(&[u8]);
+
 /// All entries, by the names of their programs and corpora.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("body", body),
     ("frames", frames),
     ("stops", stops),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::TARGETS;
+use super::{TARGETS, Target};
 
 /// Inputs of each target that are made of its corpus.
 const MUTANTS: usize = 1_500;
@@ -86,7 +86,7 @@ impl Dice {
 }
 
 /// Runs a target; on a panic the input is told, ready to be put into the corpus.
-fn run(name: &str, target: fn(&[u8]), input: &[u8]) {
+fn run(name: &str, target: Target, input: &[u8]) {
     if std::panic::catch_unwind(|| target(input)).is_err() {
         panic!("{name} breaks on b\"{}\"", input.escape_ascii());
     }
