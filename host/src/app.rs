@@ -78,7 +78,9 @@ fn raise_descriptors(connections: usize) {
              limit (ulimit -Hn, LimitNOFILE=), or lower server.max_connections"
         ),
         Ok(bound) if bound.now == bound.before => tracing::debug!(now = bound.now, "file descriptors"),
-        Ok(bound) => tracing::info!(before = bound.before, now = bound.now, "file descriptors"),
+        Ok(bound) => {
+            tracing::info!(before = bound.before, now = bound.now, "raised the bound on file descriptors");
+        }
         Err(error) => tracing::warn!(%error, "the bound on file descriptors was not raised"),
     }
 }

@@ -3,7 +3,7 @@
 use super::draw::Draw;
 use crate::generate::assemble::{Assembler, Detokenize, Progress};
 use crate::generate::stop::Matcher;
-use crate::generate::{Finish, Piece};
+use crate::generate::{Finish, More, Piece};
 use crate::prompt::Text;
 use crate::prompt::detok::{Detokenizer, Pushed};
 
@@ -63,9 +63,9 @@ pub fn text(data: &[u8]) {
         // Ids from 256 on are in no vocabulary of bytes: they give no text.
         let ids: Vec<u32> = part.iter().map(|b| u32::from(*b) + 256 * u32::from(*b == 7)).collect();
         let piece = if by_ids {
-            Piece { tokens: &ids, ..Piece::default() }
+            Piece { tokens: &ids, bytes: &[], more: More::NONE }
         } else {
-            Piece { tokens: &ids, bytes: part, ..Piece::default() }
+            Piece { tokens: &ids, bytes: part, more: More::NONE }
         };
         bytes.extend(part.iter().filter(|b| !by_ids || **b != 7));
         tokens += ids.len();
@@ -81,7 +81,8 @@ pub fn text(data: &[u8]) {
         assert!(usize::try_from(assembler.usage().completion).is_ok_and(|n| n <= tokens));
         return;
     }
-    let end = Piece { finish: Some(Finish::Stop), ..Piece::default() };
+    let more = More { finish: Some(Finish::Stop), ..More::NONE.clone() };
+    let end = Piece { tokens: &[], bytes: &[], more: &more };
     let progress = assembler.push(end, |text| shown.push_str(text.text));
     assert_eq!(progress, Progress::Ended(Finish::Stop));
     assert_eq!(usize::try_from(assembler.usage().completion), Ok(tokens));

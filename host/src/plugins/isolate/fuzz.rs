@@ -99,12 +99,13 @@ struct Seen {
 
 impl Receiver for Seen {
     fn piece(&mut self, _: u64, piece: Piece<'_>) {
-        let numbers = piece.tokens.len() + piece.logprobs.chosen.len() + piece.logprobs.top_ids.len();
-        let numbers = numbers + piece.logprobs.top.len() + piece.prompt_logprobs.len();
+        let numbers =
+            piece.tokens.len() + piece.more.logprobs.chosen.len() + piece.more.logprobs.top_ids.len();
+        let numbers = numbers + piece.more.logprobs.top.len() + piece.more.prompt_logprobs.len();
         self.bytes += piece.bytes.len() + 4 * numbers;
         // Each byte is looked at, so that a view beyond the frame is seen by a sanitizer.
         let sum: u64 = piece.bytes.iter().map(|b| u64::from(*b)).sum();
-        let ids: u64 = piece.tokens.iter().chain(piece.logprobs.top_ids).map(|n| u64::from(*n)).sum();
+        let ids: u64 = piece.tokens.iter().chain(piece.more.logprobs.top_ids).map(|n| u64::from(*n)).sum();
         std::hint::black_box(sum.wrapping_add(ids));
     }
 
