@@ -175,7 +175,13 @@ fn generate(document: &str) -> i32 {
             print!("{}", configuration::reference::markdown());
             0
         }
-        other => complain(&format!("there is no document {other:?}; there are metrics and config"), USAGE),
+        "errors" => {
+            print!("{}", crate::error::reference::markdown());
+            0
+        }
+        other => {
+            complain(&format!("there is no document {other:?}; there are metrics, config and errors"), USAGE)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Knows nothing of HTTP bodies; `http/respond.rs` turns an [`ApiError`] into one, for plain answers and for streams.
 
 pub mod codes;
+pub mod reference;
 
 pub use codes::{Code, Kind};
 

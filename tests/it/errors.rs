@@ -6,7 +6,7 @@ use cascadia_tests::client::{
     CHAT, COMPLETIONS, Client, chat, check_error, completion, order, streamed, with,
 };
 use cascadia_tests::http::{Connection, Request};
-use cascadia_tests::{Host, Scrape};
+use cascadia_tests::{Host, Scrape, setup};
 use serde_json::{Value, json};
 
 /// A request that is refused before anything is generated.
@@ -346,4 +346,61 @@ fn after_its_engine_failed_a_model_is_unavailable_and_the_host_not_ready() -> Re
         Case::of(what, CHAT, body, 503, "engine_unavailable").reason("engine_unavailable")
     };
     check(&host, vec![case("a chat", &chat("x")), case("a stream", &streamed(chat("x")))])
+}
+
+/// Every file of the tests, as text.
+fn sources(folder: &std::path::Path, out: &mut String) -> Result<()> {
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, out)?;
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            out.push_str(&std::fs::read_to_string(path)?);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_code_of_the_reference_is_provoked_by_a_test() -> Result<()> {
+    // These are faults of the host itself or cannot be told from a client that is merely slow.
+    const OUT_OF_REACH: [&str; 1] = ["internal"];
+    let reference = std::fs::read_to_string(setup::root().join("docs/ERRORS.md"))?;
+    let mut tests = String::new();
+    sources(&setup::root().join("tests/it"), &mut tests)?;
+    let rows = reference.lines().filter_map(|line| line.strip_prefix("| `"));
+    let codes: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    assert!(codes.len() > 20, "{codes:?}");
+    let missing: Vec<_> = codes
+        .iter()
+        .filter(|code| !OUT_OF_REACH.contains(code) && !tests.contains(&format!("\"{code}\"")))
+        .collect();
+    assert_eq!(missing, Vec::<&&str>::new(), "codes that no test names");
+    Ok(())
+}
+
+#[test]
+fn messages_that_the_template_refuses_are_told_in_its_words() -> Result<()> {
+    let template = "mock.chat-template={{ raise_exception('only one question at a time') }}";
+    let host = Host::mock(&["--plugin-opt", template]);
+    let error = host.chat("x")?.error(400);
+    assert_eq!((&error["code"], &error["param"]), (&json!("template_error"), &json!("messages")));
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("only one question")), "{error}");
+    assert_eq!(host.quiet().all_ended(), 0.0);
+    Ok(())
+}
+
+#[test]
+fn a_body_that_does_not_come_is_given_up() -> Result<()> {
+    let host = Host::mock(&["--set", "server.body_timeout=200ms"]);
+    let mut connection = Connection::open(host.client().address)?;
+    connection.send_bytes(
+        format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{{").as_bytes(),
+    )?;
+    let head = connection.head()?;
+    assert_eq!(head.status, 408);
+    let body: Value = serde_json::from_slice(&connection.body()?)?;
+    check_error(&body);
+    assert_eq!(body["error"]["code"], "request_timeout");
+    Ok(())
 }

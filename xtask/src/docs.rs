@@ -1,4 +1,4 @@
-//! The documents that the host's code writes: the references of metrics and configuration.
+//! The documents that the host's code writes: the references of metrics, configuration and errors.
 //!
 //! Holds: a committed file is exactly what the host prints; its first line tells not to edit it.
 
@@ -21,7 +21,8 @@ pub(crate) fn is_generated(text: &str) -> bool {
 }
 
 /// What the host calls each document, and where it lies.
-const DOCUMENTS: [(&str, &str); 2] = [("metrics", "docs/METRICS.md"), ("config", "docs/CONFIG.md")];
+const DOCUMENTS: [(&str, &str); 3] =
+    [("metrics", "docs/METRICS.md"), ("config", "docs/CONFIG.md"), ("errors", "docs/ERRORS.md")];
 
 pub(crate) fn all(place: &Place, mode: Mode) -> Result<()> {
     compile::host(place, Profile::Dev)?;

@@ -28,10 +28,10 @@ impl Kind {
 }
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:literal, $kind:ident, $reason:expr;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $status:literal, $kind:ident, $reason:expr;)*) => {
         /// A code of the API.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Code { $($(#[$doc])* $variant,)* }
+        pub enum Code { $($(#[doc = $doc])* $variant,)* }
 
         impl Code {
             /// All of them, for the reference and its test.
@@ -40,6 +40,11 @@ macro_rules! codes {
             /// The `code` in the body.
             pub fn name(self) -> &'static str {
                 match self { $(Code::$variant => $name,)* }
+            }
+
+            /// What it means, for the reference.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Code::$variant => concat!($($doc),*),)* }
             }
 
             /// The HTTP status.
