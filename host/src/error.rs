@@ -16,12 +16,20 @@ pub struct ApiError {
     pub message: String,
     /// The request field at fault, as a path.
     pub param: Option<String>,
+    /// When to ask again, in seconds, where that is known.
+    pub after: Option<u64>,
 }
 
 impl ApiError {
     /// An error of that code.
     pub fn new(code: Code, message: impl Into<String>) -> ApiError {
-        ApiError { code, message: message.into(), param: None }
+        ApiError { code, message: message.into(), param: None, after: None }
+    }
+
+    /// The same, to be asked again after so many seconds.
+    pub fn after(mut self, seconds: u64) -> ApiError {
+        self.after = Some(seconds);
+        self
     }
 
     /// The same, naming the field at fault.

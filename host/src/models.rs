@@ -1,7 +1,7 @@
 //! What is served: each model with its worker, its text side and its card; and the state of those not up yet.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 
@@ -78,7 +78,8 @@ impl Detokenize for Bytes {
 enum State {
     Loading,
     Up(Arc<Model>),
-    Failed(String),
+    /// Why, and when it is built anew.
+    Failed(String, Instant),
 }
 
 struct Entry {
@@ -111,9 +112,15 @@ impl Models {
         self.set(&model.name.clone(), State::Up(model), true);
     }
 
-    /// A model did not come up.
-    pub fn failed(&self, name: &str, reason: String) {
-        self.set(name, State::Failed(reason), false);
+    /// A model's engine is down, and is built anew then.
+    pub fn failed(&self, name: &str, reason: String, again: Instant) {
+        self.set(name, State::Failed(reason, again), false);
+    }
+
+    /// Each model, and whether it answers.
+    pub fn states(&self) -> Vec<(String, bool)> {
+        let answers = |state: &State| matches!(state, State::Up(model) if model.worker.down().is_none());
+        self.models.read().iter().map(|entry| (entry.name.clone(), answers(&entry.state))).collect()
     }
 
     /// A model is no longer served.
@@ -149,7 +156,7 @@ impl Models {
         }
         let why = |Entry { name, state, .. }: &Entry| match state {
             State::Loading => Some(format!("{name} is loading")),
-            State::Failed(reason) => Some(format!("{name} failed: {reason}")),
+            State::Failed(reason, _) => Some(format!("{name} failed: {reason}")),
             State::Up(model) => model.worker.down().map(|reason| format!("{name} is down: {reason}")),
         };
         let serves = models.iter().any(|entry| matches!(entry.state, State::Up(_)));
@@ -183,7 +190,11 @@ impl Models {
                 Err(ApiError::new(Code::ModelNotFound, message).param("model"))
             }
             Some((name, State::Loading)) => unavailable(format!("{name} is loading; try again soon")),
-            Some((name, State::Failed(reason))) => unavailable(format!("{name} did not come up: {reason}")),
+            Some((name, State::Failed(reason, again))) => {
+                let wait = again.saturating_duration_since(Instant::now()).as_secs() + 1;
+                let message = format!("the engine of {name} is down and built anew in {wait} s: {reason}");
+                Err(ApiError::new(Code::EngineUnavailable, message).after(wait))
+            }
             Some((name, State::Up(model))) => match model.worker.down() {
                 None => Ok(Arc::clone(model)),
                 Some(reason) => unavailable(format!("{name} is down: {reason}")),

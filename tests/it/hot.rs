@@ -108,8 +108,8 @@ fn a_newer_plugin_takes_over_under_load_and_no_request_fails() -> Result<()> {
     host.ready();
     let client = host.client();
     let body = with(
-        completion(&order("w", &json!({"token_delay_ms": 20, "script": [{"repeat": 10, "item": "x"}]}))),
-        &json!({"max_tokens": 20}),
+        completion(&order("w", &json!({"token_delay_ms": 20, "script": [{"repeat": 30, "item": "x"}]}))),
+        &json!({"max_tokens": 40}),
     );
     let texts: Vec<Result<String>> = std::thread::scope(|scope| {
         let requests: Vec<_> = (0..100)
@@ -125,10 +125,15 @@ fn a_newer_plugin_takes_over_under_load_and_no_request_fails() -> Result<()> {
         // The same code with other bytes behind its end: a new file, as an upgrade is.
         drop_in(&[&mock[..], b"newer"].concat(), dir.path(), "libmock.so")
             .expect("PANIC: the folder is the test's own");
+        // It takes over while requests run.
+        let upgraded = host.until("the upgrade", 1.0, |s| {
+            s.sum("cascadia_worker_restarts_total", &[("reason", "upgraded")])
+        });
+        assert!(upgraded.value("cascadia_inflight_tasks", &[]) > 0.0, "nothing was in flight");
         requests.into_iter().map(|r| r.join().expect("PANIC: requests do not panic")).collect()
     });
     for text in texts {
-        assert_eq!(text?, "x".repeat(10));
+        assert_eq!(text?, "x".repeat(30));
     }
     host.until("the upgrade", 1.0, |s| s.sum("cascadia_worker_restarts_total", &[("reason", "upgraded")]));
     wait("the old engine to be closed", || {
@@ -205,5 +210,77 @@ fn an_engine_that_stands_still_is_given_up_and_built_anew() -> Result<()> {
         other => Err(format!("{other:?}")),
     });
     assert_eq!(restarts(&host, "stalled"), 1.0);
+    Ok(())
+}
+
+#[test]
+fn when_the_newer_file_goes_the_other_one_takes_over() -> Result<()> {
+    let (host, dir, mock) = following(&[])?;
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    // Of the same version, so it is passed over while the first one is there.
+    drop_in(&[&mock[..], b"other"].concat(), dir.path(), "libother.so")?;
+    wait("the other file to be passed over", || {
+        if host.log().contains("not newer") { Ok(()) } else { Err(host.log()) }
+    });
+    fs::remove_file(dir.path().join("libmock.so"))?;
+    host.until("the upgrade", 1.0, |s| s.sum("cascadia_worker_restarts_total", &[("reason", "upgraded")]));
+    // Without an outage: nothing was refused meanwhile, and nothing is now.
+    assert_eq!(host.chat("still there")?.content(), "still there");
+    assert_eq!(host.scrape().value("cascadia_model_up", &[("model", "mock")]), 1.0);
+    // When the last one goes, the model does.
+    fs::remove_file(dir.path().join("libother.so"))?;
+    wait("the model to be gone", || match host.chat("gone").map(|a| a.status()) {
+        Ok(404 | 503) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    // And when it comes back it is served, without a word about its own name.
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    assert_eq!(host.chat("back")?.content(), "back");
+    assert!(!host.log().contains("not served"), "{}", host.log());
+    Ok(())
+}
+
+#[test]
+fn a_bad_file_that_is_there_at_the_start_is_told_once() -> Result<()> {
+    let dir = TempDir::new();
+    dir.file("plugin.toml", "[[model]]\nname = \"mock\"\n");
+    let mock = fs::read(setup::plugin("mock"))?;
+    drop_in(&mock[..5000], dir.path(), "libcut.so")?;
+    let folder = dir.path().to_str().expect("PANIC: temporary paths are text");
+    let host = Host::start(&["--plugin-dir", folder]);
+    // What comes after it has been looked at: by then it would have been told again.
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    assert_eq!(load_errors(&host), 1.0, "{}", host.log());
+    Ok(())
+}
+
+#[test]
+fn mistakes_that_a_dropped_plugin_could_still_mend_are_told_at_the_start() -> Result<()> {
+    let dir = TempDir::new();
+    dir.file("plugin.toml", "[[model]]\nname = \"mock\"\nengine = \"zzz\"\n");
+    drop_in(&fs::read(setup::plugin("mock"))?, dir.path(), "libmock.so")?;
+    let folder = dir.path().to_str().expect("PANIC: temporary paths are text");
+    let host = Host::start(&["--plugin-dir", folder, "--isolate=mokk", "--plugin-opt", "mok.slots=3"]);
+    wait("the start to be over", || {
+        let log = host.log();
+        let told = ["mokk", "options are given for mok", "zzz"].iter().all(|words| log.contains(words));
+        if told { Ok(()) } else { Err(log) }
+    });
+    // A plugin.toml that is none takes nothing else down.
+    let broken = TempDir::new();
+    broken.file("plugin.toml", "[[model\n");
+    drop_in(&fs::read(setup::plugin("mock"))?, broken.path(), "libmock.so")?;
+    let folder = broken.path().to_str().expect("PANIC: temporary paths are text");
+    let host = Host::start(&["--plugin-dir", folder]);
+    wait(
+        "the mistake to be told",
+        || {
+            if host.log().contains("plugin.toml") { Ok(()) } else { Err(host.log()) }
+        },
+    );
+    assert_eq!(host.get("/livez")?.status(), 200);
     Ok(())
 }

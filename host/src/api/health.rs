@@ -33,5 +33,6 @@ pub fn metrics(api: &Api) -> Response<Body> {
     for model in api.models.serving() {
         model.worker.refresh_metrics();
     }
+    api.metrics.models_up(&api.models.states());
     respond::full(200, "text/plain; version=0.0.4; charset=utf-8", api.metrics.expose())
 }

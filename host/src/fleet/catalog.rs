@@ -81,6 +81,11 @@ impl Catalog {
         changes
     }
 
+    /// The files that were reported and are there.
+    pub fn told(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().filter(|(_, seen)| seen.told).map(|(path, _)| path.as_path())
+    }
+
     /// Whether a file has not been quiet long enough.
     pub fn is_restless(&self) -> bool {
         self.files.values().any(|seen| !seen.told)

@@ -1,7 +1,7 @@
 //! Which plugins serve which models with which options: decided from files, manifests and configuration, before any
 //! plugin's code runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -35,6 +35,8 @@ pub struct Chosen {
     pub(super) jobs: Vec<(Job, Source)>,
     /// Models whose engine may still be dropped into a folder.
     pub(super) waiting: Vec<(Model, Source)>,
+    /// Files of the plugin folders that were looked at, sound or not: they are not told again.
+    pub(super) seen: Vec<PathBuf>,
 }
 
 impl Chosen {
@@ -52,7 +54,8 @@ impl Chosen {
 
 /// Finds and checks the plugins, and gives each model an engine.
 pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<Chosen, Fault> {
-    let plugins = candidates(config, executable, metrics)?;
+    let mut seen = Vec::new();
+    let plugins = candidates(config, executable, metrics, &mut seen)?;
     if plugins.is_empty() && config.plugins.dirs.is_empty() {
         return Err(usage("no plugin to serve with; name one with --plugin or a folder with --plugin-dir"));
     }
@@ -63,14 +66,26 @@ pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<C
     let mut wanted: Vec<Wanted<'_>> = configured.collect();
     for plugin in &plugins {
         // What lies beside a plugin is for that plugin, as when both are dropped into a running host.
-        let named = beside(&plugin.path).map_err(usage)?;
+        // A mistake in it is told, as one in a plugin is, and takes nothing else down.
+        let named = beside(&plugin.path).unwrap_or_else(|problem| {
+            tracing::error!("{problem}");
+            Vec::new()
+        });
         wanted.extend(named.into_iter().map(|model| (model, Source::Beside, vec![&plugin.manifest])));
     }
     if wanted.is_empty() && !plugins.is_empty() {
         wanted.push((Model::default(), Source::Configuration, manifests.clone()));
     }
     let (jobs, waiting) = jobs(wanted, config, metrics).map_err(usage)?;
-    Ok(Chosen { plugins, jobs, waiting })
+    for (model, _) in &waiting {
+        let engine = model.engine.as_deref().unwrap_or("any");
+        tracing::warn!(
+            model = model.name,
+            engine,
+            "no plugin here brings its engine; it waits for one to be dropped in"
+        );
+    }
+    Ok(Chosen { plugins, jobs, waiting, seen })
 }
 
 /// Refuses options and isolation for plugins that are not there, unless they may still be dropped into a folder.
@@ -81,16 +96,22 @@ pub(super) fn strangers(config: &Config, manifests: &[&Manifest]) -> Result<(), 
         let loaded: Vec<_> = manifests.iter().map(|m| m.id.as_str()).collect();
         format!("{what} {}, which is not loaded; loaded: {}", ids.join(", "), loaded.join(", "))
     };
-    if !config.plugins.dirs.is_empty() {
+    let options: Vec<_> = config.plugin.keys().filter(is_strange).collect();
+    let isolated: Vec<_> = config.plugins.isolate.iter().filter(|id| *id != "*").filter(is_strange).collect();
+    let problems: Vec<_> = [("options are given for", options), ("--isolate names", isolated)]
+        .into_iter()
+        .filter(|(_, ids)| !ids.is_empty())
+        .map(|(what, ids)| told(what, ids))
+        .collect();
+    if problems.is_empty() {
         return Ok(());
     }
-    let unknown: Vec<_> = config.plugin.keys().filter(is_strange).collect();
-    if !unknown.is_empty() {
-        return Err(told("options are given for", unknown));
+    if config.plugins.dirs.is_empty() {
+        return Err(problems.join("; "));
     }
-    let unknown: Vec<_> = config.plugins.isolate.iter().filter(|id| *id != "*").filter(is_strange).collect();
-    if !unknown.is_empty() {
-        return Err(told("--isolate names", unknown));
+    // It may still be dropped in; a mistyped one never will.
+    for problem in problems {
+        tracing::warn!("{problem}; it counts once such a plugin is dropped in");
     }
     Ok(())
 }
@@ -141,7 +162,12 @@ pub(super) fn beside(plugin: &Path) -> Result<Vec<Model>, String> {
 }
 
 /// A named plugin must be sound; one that only lies in a folder is reported and passed over.
-fn candidates(config: &Config, executable: &Path, metrics: &Metrics) -> Result<Vec<Candidate>, Fault> {
+fn candidates(
+    config: &Config,
+    executable: &Path,
+    metrics: &Metrics,
+    seen: &mut Vec<PathBuf>,
+) -> Result<Vec<Candidate>, Fault> {
     let mut found: Vec<Candidate> = Vec::new();
     for name in &config.plugins.load {
         let path = find::one(name, &config.plugins.dirs, executable);
@@ -165,22 +191,27 @@ fn candidates(config: &Config, executable: &Path, metrics: &Metrics) -> Result<V
     let named = found.len();
     for dir in &config.plugins.dirs {
         for path in find::all(dir).map_err(|error| usage(error.to_string()))? {
-            let Some(candidate) = look_at(&path, metrics) else { continue };
+            seen.push(path.clone());
+            let Some(mut candidate) = look_at(&path, metrics) else { continue };
             match found.iter().position(|c| c.manifest.id == candidate.manifest.id) {
                 None => found.push(candidate),
                 // What was named stays; of those that only lie there the newest version is taken.
                 Some(at)
                     if at >= named && newer(&candidate.manifest.version, &found[at].manifest.version) =>
                 {
-                    found[at] = candidate;
+                    std::mem::swap(&mut found[at], &mut candidate);
+                    twice(&candidate, &found[at]);
                 }
-                Some(at) => {
-                    tracing::info!(kept = %found[at].path.display(), "passed over: {} is there twice", candidate.manifest.id)
-                }
+                Some(at) => twice(&candidate, &found[at]),
             }
         }
     }
     Ok(found)
+}
+
+fn twice(passed_over: &Candidate, kept: &Candidate) {
+    let (file, kept) = (passed_over.path.display(), kept.path.display());
+    tracing::info!(%file, %kept, "passed over: plugin {} is there twice", passed_over.manifest.id);
 }
 
 /// Reads a file of a plugin folder; what is wrong with it is counted and logged here.
@@ -304,7 +335,8 @@ mod tests {
     fn a_plugin_that_is_not_found_is_counted_as_such() {
         let (mut config, metrics) = (Config::default(), Metrics::new());
         config.plugins.load = vec!["no-such-engine".to_owned()];
-        let fault = candidates(&config, Path::new("/nowhere/cascadia-host"), &metrics).expect_err("absent");
+        let fault = candidates(&config, Path::new("/nowhere/cascadia-host"), &metrics, &mut Vec::new())
+            .expect_err("absent");
         assert!(!fault.usage && fault.message.contains("not found"), "{}", fault.message);
         let text = String::from_utf8(metrics.expose()).expect("text");
         assert!(text.contains("cascadia_plugin_load_errors_total{stage=\"find\"} 1"), "{text}");

@@ -20,7 +20,7 @@ use super::job::{Job, Source};
 use super::message::{Message, Outcome};
 use super::raise::raise;
 use super::shelf::Plugin;
-use super::slot::{Phase, Slot};
+use super::slot::{PAUSE, Phase, Slot};
 use crate::config::schema;
 use crate::models::Model;
 use crate::telemetry::labels::Restart;
@@ -69,7 +69,9 @@ impl Keeper {
         settled: oneshot::Sender<Result<(), String>>,
     ) -> Keeper {
         let now = Instant::now();
-        let known: Vec<PathBuf> = chosen.plugins.iter().map(|p| p.path.clone()).collect();
+        let mut known: Vec<PathBuf> = chosen.plugins.iter().map(|p| p.path.clone()).collect();
+        // The catalog knows files by their full paths.
+        known.extend(chosen.seen.iter().filter_map(|path| path.canonicalize().ok()));
         let catalog = Catalog::new(ground.config.plugins.dirs.clone(), &known, now);
         let mut keeper = Keeper {
             left_behind: HashMap::new(),
@@ -274,8 +276,12 @@ impl Keeper {
             return;
         }
         let wait = slot.failed(now);
-        tracing::warn!(model = slot.job.name, again_in = ?wait, "engine is down");
-        self.ground.models.failed(&slot.job.name, reason.to_owned());
+        if wait == PAUSE {
+            tracing::error!(model = slot.job.name, again_in = ?wait, "engine failed too often in a minute: left alone");
+        } else {
+            tracing::warn!(model = slot.job.name, again_in = ?wait, "engine is down");
+        }
+        self.ground.models.failed(&slot.job.name, reason.to_owned(), now + wait);
     }
 
     /// Notices engines that failed or stand still, and builds those anew whose time has come.

@@ -13,7 +13,7 @@ use crate::models::Model;
 /// Failures within [`WINDOW`] after which the engine is left alone for [`PAUSE`].
 const TOO_MANY: usize = 5;
 const WINDOW: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_secs(300);
+pub(super) const PAUSE: Duration = Duration::from_secs(300);
 /// First and longest wait before an engine is built anew.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);

@@ -52,7 +52,7 @@ pub fn stream(stream: Stream) -> Response<Body> {
 pub fn error(error: &ApiError) -> Response<Body> {
     let mut response = json(error.code.status(), &error_body(error));
     if error.code.kind() == Kind::Unavailable {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(error.after.unwrap_or(1)));
     }
     if error.code.status() == 401 {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -38,6 +38,7 @@ pub struct Metrics {
     steps: IntCounterVec,
     restarts: IntCounterVec,
     generations: GaugeVec,
+    model_up: GaugeVec,
     /// Admitted generations whose response has not ended.
     pub inflight: IntGauge,
     /// Requests that wait for a slot.
@@ -146,6 +147,7 @@ impl Metrics {
             steps: counters(r, &names::ENGINE_STEPS),
             restarts: counters(r, &names::WORKER_RESTARTS),
             generations: gauges(r, &names::PLUGIN_GENERATIONS),
+            model_up: gauges(r, &names::MODEL_UP),
             inflight: int_gauge(r, &names::INFLIGHT),
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
@@ -188,6 +190,14 @@ impl Metrics {
     /// Books one plugin that could not be brought up.
     pub fn load_error(&self, stage: LoadStage) {
         self.load_errors[stage as usize].inc();
+    }
+
+    /// Which models there are, and whether each answers.
+    pub fn models_up(&self, models: &[(String, bool)]) {
+        self.model_up.reset();
+        for (model, up) in models {
+            self.model_up.with_label_values(&[model]).set(f64::from(u8::from(*up)));
+        }
     }
 
     /// How many copies of a plugin are open in this process.
@@ -335,6 +345,7 @@ mod tests {
         metrics.http("/livez", 200, 0.1);
         metrics.loaded("m", "CPU", 1.0, 1.0);
         metrics.plugin_generations("p", 1);
+        metrics.models_up(&[("m".to_owned(), true)]);
         let text = String::from_utf8(metrics.expose()).expect("text");
         for family in names::ALL {
             let ty = match family.ty {

@@ -11,6 +11,7 @@ use crate::fleet::choose;
 use crate::fleet::job::Source;
 use crate::fleet::shelf::Plugin;
 use crate::fleet::slot::{Phase, Slot};
+use crate::plugins::load::{self, Candidate};
 use crate::plugins::manifest::Manifest;
 use crate::telemetry::labels::LoadStage;
 
@@ -53,6 +54,7 @@ impl Keeper {
                     plugin = id,
                     version,
                     serving = plugin.manifest.version,
+                    file = %path.display(),
                     "passed over: not newer"
                 );
                 return;
@@ -122,7 +124,11 @@ impl Keeper {
         let (asked, others): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(m, _)| choose::has_engine(m, &[&manifest]));
         self.waiting = others;
-        let mut models: Vec<_> = named.into_iter().map(|model| (model, Source::Beside, false)).collect();
+        // One that waited since the plugin went is the one that stands beside it again.
+        let stands =
+            |named: &schema::Model| asked.iter().any(|(m, _)| m.name.is_some() && m.name == named.name);
+        let mut models: Vec<_> =
+            named.into_iter().filter(|m| !stands(m)).map(|model| (model, Source::Beside, false)).collect();
         models.extend(asked.into_iter().map(|(model, source)| (model, source, true)));
         if models.is_empty() && !self.slots.iter().any(|s| s.job.plugin == id) {
             tracing::info!(
@@ -159,6 +165,17 @@ impl Keeper {
         let Some(id) = self.plugins.iter().find(|(_, p)| p.path == *path).map(|(id, _)| id.clone()) else {
             return;
         };
+        if let Some(other) = self.other_file(&id) {
+            // Its models go on: with an older version, as after an upgrade that was taken back.
+            let (version, file) = (&other.manifest.version, other.path.display());
+            tracing::info!(plugin = id, version, %file, "plugin was removed: building from the other file of it");
+            if let Some(plugin) = self.plugins.get_mut(&id).filter(|plugin| !plugin.is_full(&self.ground)) {
+                plugin.renew(other);
+                self.replace(&id);
+                return;
+            }
+            too_many(&id, &self.ground);
+        }
         tracing::info!(plugin = id, file = %path.display(), "plugin was removed: draining");
         if let Some(plugin) = self.plugins.remove(&id) {
             self.left_behind.insert(id.clone(), plugin.opened());
@@ -173,9 +190,24 @@ impl Keeper {
             self.let_go(slot, None);
         }
     }
+
+    /// The newest file of a plugin in the folders, when what was built from is gone.
+    fn other_file(&self, id: &str) -> Option<Candidate> {
+        let files = self.catalog.told().filter_map(|path| load::inspect(path).ok());
+        let mut newest: Option<Candidate> = None;
+        for candidate in files.filter(|candidate| candidate.manifest.id == id) {
+            let better =
+                |best: &Candidate| choose::newer(&candidate.manifest.version, &best.manifest.version);
+            if newest.as_ref().is_none_or(better) {
+                newest = Some(candidate);
+            }
+        }
+        newest
+    }
 }
 
 fn too_many(plugin: &str, ground: &Ground) {
+    ground.metrics.load_error(LoadStage::Open);
     tracing::error!(
         plugin,
         most = ground.config.plugins.max_generations,
