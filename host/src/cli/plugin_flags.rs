@@ -84,6 +84,11 @@ fn flag(plugin: &Manifest, key: &str, spec: &Spec) -> Arg {
     {
         help.push_str(&format!(" [default: {default}]"));
     }
+    if let Some(choices) = &spec.choices {
+        let choices: Vec<_> =
+            choices.iter().map(|c| c.as_str().map_or_else(|| c.to_string(), str::to_owned)).collect();
+        help.push_str(&format!(" [one of: {}]", choices.join(", ")));
+    }
     let arg = Arg::new(arg_id(plugin, key))
         .long(key.to_owned())
         .help(help)

@@ -25,6 +25,7 @@ pub unsafe fn init<P: Plugin>(plugin: &'static str, host: *const HostV1, err: Er
     guard(Some(err), || {
         // SAFETY: the host's promise.
         unsafe { super::host::init(plugin, host) }?;
+        super::guard::tell_panics();
         P::start()
     })
 }

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Error, Result};
+use super::{Error, Level, Result, log, log_enabled};
 use crate::abi::code;
 use crate::abi::prim::{ErrOut, Str};
 
@@ -32,6 +32,21 @@ pub(super) fn guard(err: Option<ErrOut>, body: impl FnOnce() -> Result<()>) -> u
 /// Runs `body` where there is no way to answer an error; a panic gives `fallback`.
 pub(super) fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
+}
+
+/// Sends the words of panics to the host's log, where a line bears the plugin's name, instead of to standard error. A
+/// library has a standard library of its own, and so a hook of its own: the host's is not touched.
+pub(super) fn tell_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !log_enabled(Level::Error) {
+            return before(panic);
+        }
+        let at = panic.location().map(ToString::to_string).unwrap_or_default();
+        let thread = std::thread::current();
+        let fields = [("at", at.as_str()), ("thread", thread.name().unwrap_or("without a name"))];
+        log(Level::Error, "panic", text(panic.payload()), &fields);
+    }));
 }
 
 pub(super) fn text(payload: &(dyn std::any::Any + Send)) -> &str {
