@@ -103,8 +103,10 @@ fn a_choice_that_fails_ends_the_answer_and_the_other_choices() -> Result<()> {
     assert!(told.finish.is_empty(), "no choice of it reads as finished");
     wait("the books to balance", || {
         let scrape = host.quiet();
-        let ended = (scrape.ended("error"), scrape.ended("cancelled"));
-        if ended == (2.0, 4.0) { Ok(()) } else { Err(format!("{ended:?}")) }
+        let (failed, given_up) = (scrape.ended("error"), scrape.ended("cancelled"));
+        // A sibling that got the slot before it heard of the failure may fail by itself.
+        let balances = failed >= 2.0 && failed + given_up == 6.0 && scrape.all_ended() == 6.0;
+        if balances { Ok(()) } else { Err(format!("{failed} failed, {given_up} given up")) }
     });
     Ok(())
 }
