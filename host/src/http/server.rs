@@ -113,11 +113,12 @@ async fn converse(
             };
             return speak(Socket::new(socket, limits.write_timeout), two, limits, answer).await;
         };
-        let shaken = acceptor.accept(Socket::new(socket, limits.write_timeout));
+        let shaken = Box::pin(acceptor.accept(Socket::new(socket, limits.write_timeout)));
         match tokio::time::timeout(patience, shaken).await {
             Ok(Ok(stream)) => {
                 let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                speak(stream, two, limits, answer).await
+                // Boxed: a connection's memory is that of the largest kind, and this one is rare and large.
+                Box::pin(speak(stream, two, limits, answer)).await
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no TLS");
@@ -143,14 +144,14 @@ where
 {
     let io = TokioIo::new(io);
     if two {
-        http2::Builder::new(TokioExecutor::new())
+        let served = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(64 << 10)
             .keep_alive_interval(Some(PING))
             .keep_alive_timeout(PING)
-            .serve_connection(io, answer)
-            .await
+            .serve_connection(io, answer);
+        Box::pin(served).await
     } else {
         http1::Builder::new()
             .timer(TokioTimer::new())
