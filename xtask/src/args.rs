@@ -13,13 +13,26 @@ pub(crate) enum Command {
     Help(Option<String>),
     Fetch(Vec<Artefact>),
     Build(Profile),
-    Serve { once: bool, host: Vec<String> },
+    Serve {
+        once: bool,
+        host: Vec<String>,
+    },
     Test(TestOptions),
     Gen(Mode),
     Tidy,
     Dist(Runtime),
-    Bench { gate: bool },
+    /// Nothing: the list of what can be measured.
+    Bench(Option<Bench>),
     Soak(Vec<String>),
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Bench {
+    Boundary {
+        gate: bool,
+    },
+    /// The words go to the bench itself.
+    Tokens(Vec<String>),
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -77,10 +90,14 @@ const COMMANDS: [(&str, &str, &str); 9] = [
     ),
     (
         "bench",
-        "boundary [--gate]  measure what a token costs between host and engine",
-        "Builds the release host, engines that do nothing but push, and the mock, and measures them in the host's process and\n\
-         in one of their own. Prints medians, quartiles and the targets; leaves target/bench/boundary.json. The machine's load\n\
-         is in the numbers: --gate, which makes a missed target exit status 1, is for a quiet one.",
+        "[boundary [--gate] | tokens [--quick] [--json] [--only TEXT]]  measure; without a name, list what can be",
+        "boundary: what a token costs between host and engine. Builds the release host, engines that do nothing but push, and\n\
+         the mock, and measures them in the host's process and in one of their own. Prints medians, quartiles and the targets;\n\
+         leaves target/bench/boundary.json. The machine's load is in the numbers: --gate, which makes a missed target exit\n\
+         status 1, is for a quiet one.\n\
+         tokens: what a streamed token costs on its whole way to a client's socket, flat out and paced, and what an idle\n\
+         stream holds; beside it, in turn, two minimal servers. About ten minutes; --quick is one. --json prints the report,\n\
+         --only runs the cases whose name and streams contain TEXT (\"paced, 5 ms 256\"). Leaves target/bench/tokens.json.",
     ),
     (
         "soak",
@@ -134,8 +151,12 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             Runtime::Packed
         }),
         "bench" => match rest {
-            [what, rest @ ..] if what == "boundary" => Command::Bench { gate: flag(name, rest, "--gate")? },
-            _ => bail!("bench takes what to measure, which is: boundary"),
+            [] => Command::Bench(None),
+            [what, rest @ ..] if what == "boundary" => {
+                Command::Bench(Some(Bench::Boundary { gate: flag(name, rest, "--gate")? }))
+            }
+            [what, rest @ ..] if what == "tokens" => Command::Bench(Some(Bench::Tokens(rest.to_vec()))),
+            _ => bail!("bench takes what to measure, which is: boundary or tokens"),
         },
         "soak" => Command::Soak(rest.to_vec()),
         other => {

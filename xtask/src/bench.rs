@@ -1,7 +1,8 @@
-//! `cargo xtask bench boundary` and `cargo xtask soak`: what is measured beside the tests, in release builds.
+//! `cargo xtask bench` and `cargo xtask soak`: what is measured beside the tests, in release builds.
 //!
-//! Holds: the host measures itself (`plugin bench`), we choose engines and targets. Medians are told, never means; a missed
-//! target is an error only with `--gate`, since on a shared machine it is as often the neighbour's fault.
+//! Holds: at the boundary the host measures itself (`plugin bench`), we choose engines and targets; tokens and the soak are
+//! programs of their own, in `benches/`. Medians are told, never means; a missed target is an error only with `--gate`, since
+//! on a shared machine it is as often the neighbour's fault.
 
 mod table;
 
@@ -13,6 +14,13 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use table::{Figure, Row, Target};
+
+/// What there is to measure.
+pub(crate) const LIST: &str = "\
+boundary  what a token costs between host and engine
+tokens    what a token costs on its whole way to a client's socket
+
+cargo xtask bench NAME runs one; cargo xtask soak is the test of endurance.";
 
 const ROUNDS: &str = "9";
 const SECONDS: &str = "0.5";
@@ -133,11 +141,23 @@ fn folder(place: &Place) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds in release and hands over to the soak, whose exit status is ours.
+/// The cost of a streamed token; its report lies beside the boundary's.
+pub(crate) fn tokens(place: &Place, words: &[String]) -> Result<ExitCode> {
+    let report = folder(place)?.join("tokens.json");
+    let out = ["--out".to_owned(), report.display().to_string()];
+    hand_over(place, "cascadia-bench-tokens", &[words, &out].concat())
+}
+
+/// Load and faults.
 pub(crate) fn soak(place: &Place, words: &[String]) -> Result<ExitCode> {
+    hand_over(place, "cascadia-soak", words)
+}
+
+/// Builds in release and hands over to a program of the benches, whose exit status is ours.
+fn hand_over(place: &Place, program: &str, words: &[String]) -> Result<ExitCode> {
     compile::some(place, Profile::Release, &["cascadia-host", "cascadia-plugin-mock", "cascadia-benches"])?;
     let built = Profile::Release.folder(place);
-    let mut command = Command::new(built.join("cascadia-soak"));
+    let mut command = Command::new(built.join(program));
     let status = command.args(words).env("CASCADIA_BIN_DIR", &built).status();
     let status = status.map_err(|error| proc::missing(&command, error))?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))

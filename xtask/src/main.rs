@@ -17,7 +17,7 @@ mod serve;
 mod suite;
 mod tidy;
 
-use args::Command;
+use args::{Bench, Command};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -46,7 +46,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Gen(mode) => docs::all(&place, mode)?,
         Command::Tidy => tidy::run(&place)?,
         Command::Dist(runtime) => dist::pack(&place, runtime)?,
-        Command::Bench { gate } => return bench::boundary(&place, gate),
+        Command::Bench(None) => println!("{}", bench::LIST),
+        Command::Bench(Some(Bench::Boundary { gate })) => return bench::boundary(&place, gate),
+        Command::Bench(Some(Bench::Tokens(words))) => return bench::tokens(&place, &words),
         Command::Soak(words) => return bench::soak(&place, &words),
     }
     Ok(ExitCode::SUCCESS)

@@ -127,7 +127,7 @@ async fn converse(
             let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
             return speak(socket, two, limits, answer, |socket| socket.farewell(FAREWELL)).await;
         };
-        let shaken = acceptor.accept(Socket::new(socket, &[], limits.write_timeout));
+        let shaken = Box::pin(acceptor.accept(Socket::new(socket, &[], limits.write_timeout)));
         match tokio::time::timeout(patience, shaken).await {
             Ok(Ok(stream)) => {
                 let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -137,7 +137,8 @@ async fn converse(
                         stream.into_inner().0.farewell(FAREWELL).await;
                     }
                 };
-                speak(stream, two, limits, answer, farewell).await
+                // Boxed: a connection's memory is that of the largest kind, and this one is rare and large.
+                Box::pin(speak(stream, two, limits, answer, farewell)).await
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no TLS");
@@ -170,14 +171,14 @@ where
 {
     let io = TokioIo::new(io);
     if two {
-        return http2::Builder::new(TokioExecutor::new())
+        let served = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(64 << 10)
             .keep_alive_interval(Some(PING))
             .keep_alive_timeout(PING)
-            .serve_connection(io, answer)
-            .await;
+            .serve_connection(io, answer);
+        return Box::pin(served).await;
     }
     let mut one = http1::Builder::new()
         .timer(TokioTimer::new())

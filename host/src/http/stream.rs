@@ -27,6 +27,9 @@ pub struct Stream {
     running: Option<Running>,
     /// A comment goes first: the head left before there was a token.
     greet: bool,
+    /// Since when there were no bytes.
+    quiet: Instant,
+    /// Never later than the silence is over: it is set anew when it ends, not with every token.
     silence: std::pin::Pin<Box<Sleep>>,
 }
 
@@ -43,7 +46,8 @@ impl Stream {
     pub fn new(choices: Vec<Generation>, tail: Box<dyn Tail>, tickets: Vec<Ticket>, early: bool) -> Stream {
         let ends = choices.iter().map(|_| None).collect();
         let running = Running { choices, ends, tail, _tickets: tickets };
-        Stream { running: Some(running), greet: early, silence: Box::pin(tokio::time::sleep(SILENCE)) }
+        let silence = Box::pin(tokio::time::sleep(SILENCE));
+        Stream { running: Some(running), greet: early, quiet: Instant::now(), silence }
     }
 
     /// The next bytes; none at the end.
@@ -52,18 +56,25 @@ impl Stream {
         if std::mem::take(&mut self.greet) {
             return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
         }
-        let Poll::Ready(bytes) = running.poll_bytes(cx) else {
-            if self.silence.as_mut().poll(cx).is_ready() {
-                self.restart();
-                cx.waker().wake_by_ref();
-                return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
+        // The moment of delivery: from here on the bytes are the connection's.
+        let now = Instant::now();
+        let Poll::Ready(bytes) = running.poll_bytes(cx, now) else {
+            while self.silence.as_mut().poll(cx).is_ready() {
+                let over = self.quiet.elapsed() >= SILENCE;
+                if over {
+                    self.quiet = now;
+                }
+                self.silence.as_mut().reset((self.quiet + SILENCE).into());
+                if over {
+                    cx.waker().wake_by_ref();
+                    return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
+                }
             }
             return Poll::Pending;
         };
+        self.quiet = now;
         if running.ends.iter().all(Option::is_some) {
             self.running = None;
-        } else {
-            self.restart();
         }
         Poll::Ready((!bytes.is_empty()).then(|| Bytes::from(bytes)))
     }
@@ -72,17 +83,11 @@ impl Stream {
     pub fn is_over(&self) -> bool {
         self.running.is_none()
     }
-
-    fn restart(&mut self) {
-        self.silence.as_mut().reset(tokio::time::Instant::now() + SILENCE);
-    }
 }
 
 impl Running {
     /// What waits of any choice, and the tail behind the last of all.
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
-        // The moment of delivery: from here on the bytes are the connection's.
-        let now = Instant::now();
+    fn poll_bytes(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Vec<u8>> {
         let (mut bytes, mut any) = (Vec::new(), false);
         for (choice, end) in self.choices.iter_mut().zip(&mut self.ends) {
             if end.is_some() {

@@ -84,6 +84,7 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
     own_dependencies(&path, &needed).map_err(|m| fault(LoadStage::Open, m))?;
     let copy = Copy::make(&path, &image, cache.as_deref()).map_err(|m| fault(LoadStage::Open, m))?;
     drop(image);
+    give_back();
     // SAFETY: the file was checked to be a whole library of this machine; running its initialisers is what loading a
     // trusted plugin means. NOW: a missing symbol is an error here and not a crash later.
     let library = unsafe { Dynamic::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) }
@@ -115,6 +116,16 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
             proved,
             _library: library,
         })
+    }
+}
+
+/// Gives the heap's free end back to the system. The image was the largest block in it, and the allocator, having learnt
+/// that blocks of this size come, would keep it for as long as the process lives.
+fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no memory is named; blocks in use stay where they are.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -125,8 +125,15 @@ impl Flight {
         self.state.lock().accepted = true;
     }
 
-    /// Takes a piece from the engine. `unknown_token` is called when it held ids without text.
-    pub fn deliver(&self, piece: Piece<'_>, now: Instant, unknown_token: impl FnOnce()) -> After {
+    /// Takes a piece from the engine. `unknown_token` is called when it held ids without text. Whoever waits for it is put
+    /// into `wakers`, for the caller to wake once it holds no lock and has delivered the other pieces of the push.
+    pub fn deliver(
+        &self,
+        piece: Piece<'_>,
+        now: Instant,
+        wakers: &mut Vec<Waker>,
+        unknown_token: impl FnOnce(),
+    ) -> After {
         let finishes = piece.more.finish.is_some();
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -144,7 +151,7 @@ impl Flight {
         };
         if let Some(end) = end {
             state.finish(end, now);
-            state.wake();
+            wakers.extend(state.waker.take());
             return if finishes { After::Nothing } else { After::Cancel };
         }
         let Live { assembler, consumer } = live;
@@ -176,7 +183,7 @@ impl Flight {
         };
         state.note(shown, collects, now);
         if state.bytes.len() > before || state.end.is_some() {
-            state.wake();
+            wakers.extend(state.waker.take());
         }
         after
     }
@@ -199,7 +206,12 @@ impl Flight {
             state.note(shown, matches!(self.mode, Mode::Collect { .. }), Instant::now());
         }
         state.finish(end, Instant::now());
-        state.wake();
+        let waker = state.waker.take();
+        // Who is woken takes the lock at once.
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
         true
     }
 
@@ -320,12 +332,6 @@ impl State {
             slot => *slot = Some(cx.waker().clone()),
         }
         Poll::Pending
-    }
-
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
     }
 }
 

@@ -7,14 +7,13 @@ use std::time::Instant;
 use super::flight::{Flight, Ready};
 use super::worker::Worker;
 use crate::generate::{Cause, End};
-use crate::telemetry::metrics::{Metrics, ModelMetrics};
+use crate::telemetry::metrics::Metrics;
 
 /// One admitted generation. Move-only; lives in the handler, then in the body.
 pub struct Generation {
     flight: Arc<Flight>,
     worker: Arc<Worker>,
     metrics: Arc<Metrics>,
-    model: ModelMetrics,
     request: String,
     admitted: Instant,
     first: Option<Instant>,
@@ -27,13 +26,12 @@ pub struct Generation {
 impl Generation {
     /// The moment of admission: a slot or a queue place is about to be taken.
     pub fn admit(flight: Arc<Flight>, worker: Arc<Worker>, request: String) -> Generation {
-        let (metrics, model) = (worker.metrics(), worker.model_metrics());
+        let metrics = worker.metrics();
         metrics.inflight.inc();
         Generation {
             flight,
             worker,
             metrics,
-            model,
             request,
             admitted: Instant::now(),
             first: None,
@@ -79,18 +77,21 @@ impl Generation {
         match self.last {
             None => {
                 self.first = Some(now);
-                self.model.ttft.observe(now.saturating_duration_since(self.admitted).as_secs_f64());
+                self.worker
+                    .model_metrics()
+                    .ttft
+                    .observe(now.saturating_duration_since(self.admitted).as_secs_f64());
             }
             Some(last) => {
                 let each = now.saturating_duration_since(last).as_secs_f64() / f64::from(tokens);
                 for _ in 0..tokens {
-                    self.model.inter_token.observe(each);
+                    self.worker.model_metrics().inter_token.observe(each);
                 }
             }
         }
         self.last = Some(now);
         self.delivered += u64::from(tokens);
-        self.model.generated.inc_by(u64::from(tokens));
+        self.worker.model_metrics().generated.inc_by(u64::from(tokens));
     }
 
     fn book(&mut self) {
@@ -103,11 +104,11 @@ impl Generation {
             (None, Some(end), None) => end,
         };
         if outcome.accepted {
-            self.model.prompt.inc_by(u64::from(outcome.usage.prompt));
+            self.worker.model_metrics().prompt.inc_by(u64::from(outcome.usage.prompt));
         }
         let seconds = self.admitted.elapsed().as_secs_f64();
         if let Some(reason) = end.finish_reason() {
-            self.model.duration(reason).observe(seconds);
+            self.worker.model_metrics().duration(reason).observe(seconds);
         }
         let cause = match &end {
             End::Rejected(error) => {
@@ -117,14 +118,14 @@ impl Generation {
                 error.code.name()
             }
             End::Cancelled(cause) => {
-                self.model.cancelled.inc();
+                self.worker.model_metrics().cancelled.inc();
                 if *cause == Cause::SlowClient {
                     self.metrics.slow_clients.inc();
                 }
                 cause.name()
             }
             End::Error(failure) => {
-                self.model.failed.inc();
+                self.worker.model_metrics().failed.inc();
                 failure.code
             }
             End::Stop | End::Length | End::Teardown => "",

@@ -5,9 +5,11 @@
 //! counted and dropped.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -48,12 +50,30 @@ pub struct Worker {
 #[derive(Default)]
 struct Inner {
     mailbox: Vec<Submit>,
-    tasks: HashMap<u64, Running>,
+    tasks: HashMap<u64, Running, BuildHasherDefault<TaskHasher>>,
     /// Tasks the host has ended inside a push, where the engine may not be called.
     cancels: Vec<u64>,
     /// Why the worker takes nothing any more.
     down: Option<String>,
     thread_ended: bool,
+}
+
+/// Spreads task ids over the table. They are the host's own numbers, so nobody can choose them to collide.
+#[derive(Default)]
+struct TaskHasher(u64);
+
+impl Hasher for TaskHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
 }
 
 struct Submit {
@@ -114,8 +134,8 @@ impl Worker {
     }
 
     /// The metrics of the model it serves.
-    pub fn model_metrics(&self) -> ModelMetrics {
-        self.model.clone()
+    pub fn model_metrics(&self) -> &ModelMetrics {
+        &self.model
     }
 
     /// An id for a new task.
@@ -240,6 +260,7 @@ impl Worker {
 
     fn drive(&self) {
         let link = self.engine.link();
+        let mut wakers = Vec::new();
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
             if let Some(reason) = link.fault() {
@@ -247,8 +268,10 @@ impl Worker {
                 break;
             }
             self.admit();
-            let mut receiver = Reception { worker: self, ahead: false };
+            let mut receiver = Reception { worker: self, ahead: false, now: None, wakers: &mut wakers };
             let stepped = self.engine.step(STEP_BUDGET, &mut receiver);
+            let ahead = receiver.ahead;
+            drop(receiver);
             self.own.steps.inc_by(link.take_steps());
             match stepped {
                 Err(failure) => {
@@ -257,7 +280,7 @@ impl Worker {
                 }
                 Ok(next) => {
                     self.cancel_ended();
-                    if receiver.ahead {
+                    if ahead {
                         std::thread::sleep(PAUSE);
                     }
                     match next {
@@ -334,6 +357,25 @@ struct Reception<'a> {
     worker: &'a Worker,
     /// A stream is full and its client reads: the engine outruns the sockets.
     ahead: bool,
+    /// When the push came; one look at the clock for all its pieces.
+    now: Option<Instant>,
+    /// Who waits for what the push brought. They are woken together at its end: a body that runs at once, on another
+    /// core, would wait for the locks of the pieces that are still to be delivered.
+    wakers: &'a mut Vec<Waker>,
+}
+
+impl Reception<'_> {
+    fn pushed(&mut self) {
+        self.now = None;
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Drop for Reception<'_> {
+    fn drop(&mut self) {
+        // A push that ended early, by a fault.
+        self.pushed();
+    }
 }
 
 impl Receiver for Reception<'_> {
@@ -355,8 +397,10 @@ impl Receiver for Reception<'_> {
             return;
         };
         let unknown_token = || worker.breach(Protocol::UnknownToken);
+        let now = *self.now.get_or_insert_with(Instant::now);
+        let wakers = &mut *self.wakers;
         // A fault in the text side of one request must not cost the others of the batch.
-        let deliver = AssertUnwindSafe(|| flight.deliver(piece, Instant::now(), unknown_token));
+        let deliver = AssertUnwindSafe(|| flight.deliver(piece, now, wakers, unknown_token));
         let after = catch_unwind(deliver).unwrap_or_else(|_| {
             flight.end(End::Error(Failure::fault("internal", "the host failed on this answer")));
             After::Cancel
@@ -381,6 +425,7 @@ impl Receiver for Reception<'_> {
     }
 
     fn go_on(&mut self) -> bool {
+        self.pushed();
         !self.worker.closing.load(Ordering::Relaxed)
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::logprobs;
@@ -102,26 +103,26 @@ impl Frames {
             offset: 0,
         };
         // The template is a frame with a mark for its text, cut at the mark: one place knows what a frame looks like.
-        const MARK: &str = "\"\u{1}\"";
-        let whole = frames.chunk(json!("\u{2}"), Value::Null, Value::Null);
-        let whole = whole.to_string().replace("\"\\u0002\"", MARK);
-        if let Some((before, after)) = whole.split_once(MARK) {
-            frames.before = format!("data: {before}").into_bytes();
-            frames.after = format!("{after}\n\n").into_bytes();
+        // No name has the mark: a control character is escaped.
+        const MARK: &[u8] = b"\"\\u0002\"";
+        let mut whole = Vec::with_capacity(FRAME);
+        frames.chunk(Some("\u{2}"), None, None, &mut whole);
+        if let Some(at) = whole.windows(MARK.len()).rposition(|part| part == MARK) {
+            frames.after = whole.split_off(at + MARK.len());
+            whole.truncate(at);
+            frames.before = whole;
         }
         frames
     }
 
-    fn chunk(&self, text: Value, logprobs: Value, finish: Value) -> Value {
-        let (key, content) = match self.dialect {
-            Dialect::Chat if text.is_null() => ("delta", json!({})),
-            Dialect::Chat => ("delta", json!({"content": text})),
-            Dialect::Text if text.is_null() => ("text", json!("")),
-            Dialect::Text => ("text", text),
+    /// Appends an event with that text; without one, of a choice at its end.
+    fn chunk(&self, text: Option<&str>, logprobs: Option<&Value>, finish: Option<&str>, out: &mut Vec<u8>) {
+        let (delta, text) = match self.dialect {
+            Dialect::Chat => (Some(Delta { role: None, content: text }), None),
+            Dialect::Text => (None, Some(text.unwrap_or_default())),
         };
-        let index = self.choice.index;
-        let choice = json!([{"index": index, key: content, "logprobs": logprobs, "finish_reason": finish}]);
-        object(self.dialect, &self.labels, self.include_usage, choice)
+        let choice = Part { index: self.choice.index, delta, text, logprobs, finish_reason: finish };
+        event(out, &object(self.dialect, &self.labels, self.include_usage, [choice]));
     }
 
     /// Chats begin with the role, echoes with the prompt, once.
@@ -130,18 +131,18 @@ impl Frames {
             return;
         }
         if self.dialect == Dialect::Chat {
-            let delta = json!({"role": "assistant", "content": ""});
+            let delta = Some(Delta { role: Some("assistant"), content: Some("") });
             let index = self.choice.index;
-            let choice = json!([{"index": index, "delta": delta, "logprobs": null, "finish_reason": null}]);
-            event(out, &object(self.dialect, &self.labels, self.include_usage, choice));
+            let choice = Part { index, delta, text: None, logprobs: None, finish_reason: None };
+            event(out, &object(self.dialect, &self.labels, self.include_usage, [choice]));
         }
         if let Some(Echo { text, tokens }) = self.choice.echo.take() {
             let prompt = std::mem::take(&mut self.prompt);
             let told = |vocabulary: &Arc<Text>| {
                 logprobs::completion(Some((&tokens, &prompt)), &[], vocabulary, &mut self.offset)
             };
-            let logprobs = self.choice.logprobs.as_ref().map_or(Value::Null, told);
-            event(out, &self.chunk(Value::String(text), logprobs, Value::Null));
+            let logprobs = self.choice.logprobs.as_ref().map(told);
+            self.chunk(Some(&text), logprobs.as_ref(), None, out);
         }
     }
 
@@ -149,6 +150,8 @@ impl Frames {
         match &self.choice.logprobs {
             None if text.is_empty() => {}
             None => {
+                // At once for the whole frame, and in few steps for those that follow unread.
+                out.reserve(self.before.len() + self.after.len() + text.len() + 2);
                 out.extend_from_slice(&self.before);
                 // Writing to a vector cannot fail, and a text is always JSON.
                 serde_json::to_writer(&mut *out, text).unwrap_or_default();
@@ -159,7 +162,7 @@ impl Frames {
                     Dialect::Chat => logprobs::chat(scores, vocabulary),
                     Dialect::Text => logprobs::completion(None, scores, vocabulary, &mut self.offset),
                 };
-                event(out, &self.chunk(json!(text), logprobs, Value::Null));
+                self.chunk(Some(text), Some(&logprobs), None, out);
             }
         }
     }
@@ -177,7 +180,7 @@ impl Consumer for Frames {
             Event::End { end, .. } if failure(end).is_some() => {}
             Event::End { end, .. } => {
                 self.greet(out);
-                event(out, &self.chunk(Value::Null, Value::Null, json!(finish_reason(end))));
+                self.chunk(None, None, Some(finish_reason(end)), out);
             }
         }
     }
@@ -198,9 +201,9 @@ impl Tail for Last {
         match failed {
             Some(error) => event(out, &error_body(&error)),
             None if self.include_usage => {
-                let mut object = object(self.dialect, &self.labels, true, json!([]));
+                let mut object = object(self.dialect, &self.labels, true, [(); 0]);
                 let usages: Vec<Usage> = ends.iter().map(|(_, usage)| *usage).collect();
-                object["usage"] = usage_object(&usages, self.choices_each);
+                object.usage = Some(usage_object(&usages, self.choices_each));
                 event(out, &object);
             }
             None => {}
@@ -209,22 +212,56 @@ impl Tail for Last {
     }
 }
 
-fn object(dialect: Dialect, labels: &Labels, include_usage: bool, choices: Value) -> Value {
-    let mut object = json!({
-        "id": labels.id,
-        "object": dialect.chunk_object(),
-        "created": labels.created,
-        "model": labels.model,
-        "system_fingerprint": labels.fingerprint,
-        "choices": choices,
-    });
-    if include_usage {
-        object["usage"] = Value::Null;
-    }
-    object
+/// About as long as a frame is.
+const FRAME: usize = 256;
+
+/// The object of an event. Its fields are in the order of the API's own.
+#[derive(Serialize)]
+struct Object<'a, C> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    system_fingerprint: &'a str,
+    choices: C,
+    /// Null until the last, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
 }
 
-fn event(out: &mut Vec<u8>, object: &Value) {
+/// A choice in an event.
+#[derive(Serialize)]
+struct Part<'a> {
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<Delta<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    logprobs: Option<&'a Value>,
+    finish_reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Delta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+}
+
+fn object<C>(dialect: Dialect, labels: &Labels, include_usage: bool, choices: C) -> Object<'_, C> {
+    Object {
+        id: &labels.id,
+        object: dialect.chunk_object(),
+        created: labels.created,
+        model: &labels.model,
+        system_fingerprint: &labels.fingerprint,
+        choices,
+        usage: include_usage.then_some(Value::Null),
+    }
+}
+
+fn event(out: &mut Vec<u8>, object: &impl Serialize) {
     out.extend_from_slice(b"data: ");
     serde_json::to_writer(&mut *out, object).unwrap_or_default();
     out.extend_from_slice(b"\n\n");
