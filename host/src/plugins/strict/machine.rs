@@ -110,7 +110,9 @@ impl Machine {
             }
             _ if builder_place(call).is_some() => self.builder_call = false,
             Call::Step | Call::StepOwed => self.stepping = false,
-            Call::Submit | Call::SubmitLate | Call::Cancel | Call::Card | Call::Report => self.any = self.any.saturating_sub(1),
+            Call::Submit | Call::SubmitLate | Call::Cancel | Call::Card | Call::Report => {
+                self.any = self.any.saturating_sub(1)
+            }
             Call::Warmup => (self.engine_call, self.state) = (None, State::Warmed),
             Call::Close => (self.engine_call, self.state) = (None, State::Closed),
             _ => self.engine_call = None,
@@ -136,7 +138,9 @@ impl Machine {
             _ => {}
         }
         match call {
-            Call::Submit | Call::SubmitLate | Call::Cancel | Call::Card | Call::Report => self.begin_any(call),
+            Call::Submit | Call::SubmitLate | Call::Cancel | Call::Card | Call::Report => {
+                self.begin_any(call)
+            }
             Call::Step | Call::StepOwed => self.begin_step(call),
             _ => self.begin_control(call),
         }
