@@ -118,8 +118,10 @@ fn an_engine_in_plain_c_passes_check_and_serves_a_chat() -> Result<()> {
     Ok(())
 }
 
-/// Edits of the example in C, each of which breaks one rule; the test that must name it, and a word of its reason.
-const BREAKERS: [(&[(&str, &str)], &str, &str); 9] = [
+/// Edits of the example in C that break one rule; the test that must name it, and a word of its reason.
+type Breaker = (&'static [(&'static str, &'static str)], &'static str, &'static str);
+
+const BREAKERS: [Breaker; 9] = [
     // The stop tokens are not looked at.
     (
         &[("if (s->stops[i] == s->token)", "if (s->stops[i] == s->token && s->task == 0)")],
