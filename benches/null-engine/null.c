@@ -36,6 +36,7 @@ static const uint32_t TOKEN[1] = {'x'};
 typedef struct engine {
     pthread_mutex_t lock;
     atomic_int changed; /* there is something to look at under the lock */
+    int closed;
     int pushed_last;    /* chunks with a finish were pushed and are to be removed */
     size_t tasks;       /* that are not over; one is over before its last chunk is pushed */
     size_t n, m;        /* chunks that are pushed, and with those that wait behind them */
@@ -66,6 +67,8 @@ static void look(engine *e) {
         if (e->cancelled[i]) {
             e->chunks[i].finish = CASCADIA_FINISH_CANCELLED;
             e->chunks[i].tokens.len = 0;
+            e->until = 1;
+        } else if (e->chunks[i].finish != CASCADIA_FINISH_NONE) {
             e->until = 1;
         } else if (e->left[i] < e->until) {
             e->until = e->left[i];
@@ -125,11 +128,18 @@ static uint32_t submit(void *self, const cascadia_task *t, cascadia_err_out err)
         return cascadia_fail(err, CASCADIA_CODE_UNSUPPORTED, "takes no grammar, adapter or attachment");
     }
     pthread_mutex_lock(&e->lock);
-    if (e->tasks < SLOTS) {
+    if (e->closed) {
+        code = CASCADIA_CODE_CLOSED;
+    } else if (e->tasks < SLOTS) {
         cascadia_chunk *c = &e->chunks[e->m];
         memset(c, 0, sizeof *c);
         c->task = t->task;
         c->tokens = CASCADIA_ARRAY(TOKEN, 1);
+        for (size_t i = 0; i < t->stop_tokens.len; i++) {
+            if (cascadia_array_u32(t->stop_tokens, i) != TOKEN[0]) continue;
+            c->finish = CASCADIA_FINISH_STOP; /* its first token would be the stop token */
+            c->tokens.len = 0;
+        }
         e->left[e->m] = t->max_tokens > 0 ? t->max_tokens : UINT64_MAX / 2;
         e->cancelled[e->m] = 0;
         e->m++;
@@ -138,7 +148,9 @@ static uint32_t submit(void *self, const cascadia_task *t, cascadia_err_out err)
         code = CASCADIA_CODE_OK;
     }
     pthread_mutex_unlock(&e->lock);
-    return code == CASCADIA_CODE_OK ? code : cascadia_fail(err, code, "all 256 slots are taken; try again");
+    return code == CASCADIA_CODE_OK       ? code
+           : code == CASCADIA_CODE_CLOSED ? cascadia_fail(err, code, "the engine is closed")
+                                          : cascadia_fail(err, code, "all 256 slots are taken; try again");
 }
 
 static uint32_t cancel(void *self, uint64_t task) {
@@ -156,6 +168,7 @@ static uint32_t close_engine(void *self, uint32_t deadline_ms, cascadia_err_out 
     engine *e = (engine *)self;
     (void)deadline_ms, (void)err;
     pthread_mutex_lock(&e->lock);
+    e->closed = 1;
     for (size_t i = 0; i < e->m; i++) e->cancelled[i] = 1;
     atomic_store_explicit(&e->changed, 1, memory_order_release);
     pthread_mutex_unlock(&e->lock);

@@ -398,8 +398,8 @@ typedef struct cascadia_engine_v1 {
     /* [any] Asks for the end of a task; its finish is still pushed. Unknown and ended ids are fine. The host owes at
      * least one more step, whatever the last one answered. */
     uint32_t (*cancel)(void *engine, uint64_t task);
-    /* [control] Ends all work within the deadline. No submit comes any more; `step` may run beside it, and pushes what is
-     * still owed. Where no step runs, tasks that are open need no finish: the host has ended them. */
+    /* [control] Ends all work within the deadline. No submit comes any more, and one that did is refused (CLOSED).
+     * `step` may run beside it, and pushes what is still owed. Where no step runs, tasks that are open need no finish: the host has ended them. */
     uint32_t (*close)(void *engine, uint32_t deadline_ms, cascadia_err_out err);
     /* [control] Frees the engine; the last call on it, nothing else is running. */
     void (*destroy)(void *engine);

@@ -59,6 +59,20 @@ fn a_finish_that_means_nothing_is_counted_and_told() -> Result<()> {
 }
 
 #[test]
+fn a_token_without_a_text_is_counted_and_told() -> Result<()> {
+    let host = Host::mock(&[]);
+    // With the tokenizer "bytes" an id above 255 is nobody's.
+    let script = json!({"script": [{"ids": [72]}, {"ids": [300]}, {"ids": [105]}]});
+    for _ in 0..2 {
+        assert_eq!(host.chat(&order("a b", &script))?.content(), "Hi");
+    }
+    assert_eq!(breaches(&host, "unknown_token"), 2.0);
+    assert_eq!(host.scrape().sum("cascadia_plugin_protocol_errors_total", &[]), 2.0, "of no other kind");
+    assert_eq!(told(&host, "unknown_token"), 1, "told once a worker:\n{}", host.log());
+    Ok(())
+}
+
+#[test]
 fn services_for_an_engine_that_was_destroyed_are_answered_and_counted() -> Result<()> {
     let host = Host::mock(&["--plugin-opt", "mock.stale-worker=true"]);
     assert_eq!(breaches(&host, "service_after_destroy"), 0.0, "the first engine has none before it");

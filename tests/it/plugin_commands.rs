@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use cascadia_tests::host::run;
-use cascadia_tests::{Host, TempDir, crate_build, setup};
+use cascadia_tests::{Host, TempDir, cc, crate_build, setup};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("PANIC: temporary paths are text")
@@ -93,7 +93,8 @@ fn check_passes_the_mock_and_names_what_a_broken_one_does() {
 #[test]
 fn check_notices_services_for_an_engine_that_is_gone_in_whatever_test_they_come() {
     let mock = setup::plugin("mock");
-    let cycles = ["plugin", "check", text(&mock), "--only", "fifty engines", "--option", "stale-worker=true"];
+    let cycles =
+        ["plugin", "check", text(&mock), "--only", "engines come and go", "--option", "stale-worker=true"];
     let broken = run(&cycles);
     assert_eq!(broken.status.code(), Some(1), "{}{}", broken.output, broken.complaint);
     let words = "meanwhile it broke a rule: no service is called for a worker whose engine was destroyed";
@@ -117,6 +118,123 @@ fn an_engine_in_plain_c_passes_check_and_serves_a_chat() -> Result<()> {
     Ok(())
 }
 
+/// Edits of the example in C that break one rule; the test that must name it, and a word of its reason.
+type Breaker = (&'static [(&'static str, &'static str)], &'static str, &'static str);
+
+const BREAKERS: [Breaker; 9] = [
+    // The stop tokens are not looked at.
+    (
+        &[("if (s->stops[i] == s->token)", "if (s->stops[i] == s->token && s->task == 0)")],
+        "a stop token ends",
+        "stop token",
+    ),
+    // They are, and come with the answer.
+    (
+        &[(
+            "c->stop_token = s->token;",
+            "c->stop_token = s->token; c->tokens = CASCADIA_ARRAY(&s->token, 1);",
+        )],
+        "a stop token ends",
+        "came as a token of the answer",
+    ),
+    (&[("c->stop_token = s->token;", "c->stop_token = 7;")], "a stop token ends", "names 7"),
+    // Prompts are read as if their ids lay side by side.
+    (
+        &[
+            ("cascadia_array_u32(t->tokens, i) > 255", "((const uint32_t *)t->tokens.ptr)[i] > 255"),
+            (
+                "(uint8_t)cascadia_array_u32(t->tokens, s->len)",
+                "(uint8_t)((const uint32_t *)t->tokens.ptr)[s->len]",
+            ),
+        ],
+        "tokens that lie further apart",
+        "stride",
+    ),
+    // So are the options, of which there must be two for that.
+    (
+        &[
+            (
+                "\"options\": {",
+                "\"options\": {\"other\": {\"type\": \"integer\", \"default\": 1, \"description\": \"not looked at\"},",
+            ),
+            (
+                "cascadia_array_get(options, i, &kv, sizeof kv);",
+                "kv = ((const cascadia_kv *)options.ptr)[i];\n        if (cascadia_str_eq(kv.key, CASCADIA_STR(\"other\"))) continue;",
+            ),
+        ],
+        "options that lie further apart",
+        "stride",
+    ),
+    // An id is taken for another that begins like it.
+    (
+        &[(
+            "if (cascadia_str_eq(id, CASCADIA_STR(CASCADIA_ID_LOAD_REPORT)))",
+            "if (id.len >= sizeof CASCADIA_ID_LOAD_REPORT - 1 && memcmp(id.ptr, CASCADIA_ID_LOAD_REPORT, sizeof CASCADIA_ID_LOAD_REPORT - 1) == 0)",
+        )],
+        "an unknown extension id",
+        "cascadia.load-report/11",
+    ),
+    (
+        &[("pthread_mutex_destroy(&((engine *)self)->lock);\n    free(self);", "(void)self;")],
+        "engines come and go",
+        "leaves",
+    ),
+    (
+        &[(
+            "out->kv_blocks_used = out->kv_blocks_total = out->tokens_cached = 0;",
+            "out->kv_blocks_used = 5, out->kv_blocks_total = 4, out->tokens_cached = 0;",
+        )],
+        "no more blocks used",
+        "5 blocks used of 4",
+    ),
+    (&[("if (e->closed) code = CASCADIA_CODE_CLOSED;", "")], "a closed engine takes no task", "was taken"),
+];
+
+#[test]
+fn check_names_the_rule_that_an_engine_in_c_breaks() -> Result<()> {
+    let dir = TempDir::new();
+    let sound = std::fs::read_to_string(setup::root().join("plugins/examples/echo-c/echo.c"))?;
+    for (n, (edits, test, found)) in BREAKERS.iter().enumerate() {
+        let mut source = sound.clone();
+        for (from, to) in *edits {
+            ensure!(source.matches(from).count() == 1, "echo.c has {from:?} other than once");
+            source = source.replace(from, to);
+        }
+        let file = dir.path().join(format!("broken{n}.c"));
+        std::fs::write(&file, source)?;
+        let library =
+            cc::library(&file, &dir.path().join(format!("libbroken{n}.so")), &cc::Options::default())?;
+        let broken = run(&["plugin", "check", text(&library), "--only", test]);
+        assert_eq!(broken.status.code(), Some(1), "{test}: {}{}", broken.output, broken.complaint);
+        assert!(broken.output.contains("FAIL") && broken.output.contains(found), "{test}: {}", broken.output);
+    }
+    Ok(())
+}
+
+#[test]
+fn check_fails_where_no_engine_could_be_built_without_a_model() -> Result<()> {
+    let dir = TempDir::new();
+    let sound = std::fs::read_to_string(setup::root().join("plugins/examples/echo-c/echo.c"))?;
+    let line = "    (void)self, (void)shard;\n";
+    ensure!(sound.matches(line).count() == 1, "echo.c has {line:?} other than once");
+    let needs = "    (void)self;\n    if (shard->path.len == 0) {\n        \
+                 return cascadia_fail(err, CASCADIA_CODE_MODEL_NOT_FOUND, \"no model was given\");\n    }\n";
+    let source = dir.file("needs.c", sound.replace(line, needs));
+    let library = cc::library(&source, &dir.path().join("libneeds.so"), &cc::Options::default())?;
+    let check = ["plugin", "check", text(&library), "--only", "finish"];
+    let without = run(&check);
+    assert_eq!(without.status.code(), Some(1), "{}", without.output);
+    let last = "the engine was not built, so most was not tested: give --model PATH";
+    assert_eq!(without.output.trim_end().lines().last(), Some(last), "{}", without.output);
+    let json = run(&[&check[..], &["--json"]].concat());
+    assert_eq!(json.status.code(), Some(1), "{}", json.output);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&json.output)?["engine_built"], false);
+    let with = run(&[&check[..], &["--model", text(&source)]].concat());
+    assert_eq!(with.status.code(), Some(0), "{}", with.output);
+    assert!(!with.output.contains(last), "{}", with.output);
+    Ok(())
+}
+
 #[test]
 fn engines_that_measure_the_boundary_keep_its_contract() -> Result<()> {
     let dir = TempDir::new();
@@ -133,19 +251,24 @@ fn a_new_project_in_rust_builds_by_itself_passes_check_and_serves() -> Result<()
     let project = dir.path().join("my-engine");
     let made = run(&["plugin", "new", "my-engine", "--path", text(&project)]);
     assert_eq!(made.status.code(), Some(0), "{}", made.complaint);
-    // Away from this workspace, without the network, and with no crate but its own.
+    // Away from this workspace, without the network, and with no crate but its own. Its own test builds the library and
+    // runs the check, with random sequences, by a host that is not on the PATH.
     let target = project.join("target");
-    crate_build::cargo(&["build"], &project, &target)?;
-    let library = project.join("target/debug/libmy_engine.so");
-    let checked = run(&["plugin", "check", text(&library)]);
-    assert_eq!(checked.status.code(), Some(0), "{}", checked.output);
-    // Its own test runs the same, with random sequences, and names a host that is not on the PATH.
     crate_build::cargo(&["test"], &project, &target)?;
+    let library = project.join("target/debug/libmy_engine.so");
     let host = Host::start(&["--plugin", text(&library), "--model", "any"]);
     host.ready();
     let body = serde_json::json!({"model": "any", "messages": [{"role": "user", "content": "hello"}]});
     assert_eq!(host.post("/v1/chat/completions", &body)?.content(), "hello");
     run(&["plugin", "new", "my-engine", "--path", text(&project)]).complains(2, &["not empty"]);
+    // The library that lies there is sound; what counts is the source as it is now.
+    let source = project.join("src/lib.rs");
+    let sound = std::fs::read_to_string(&source)?;
+    let broken = sound.replace("EngineInfo { name: \"my-engine\"", "EngineInfo { name: \"another\"");
+    ensure!(sound != broken, "the source has no engine of that name");
+    std::fs::write(&source, broken)?;
+    let told = crate_build::cargo(&["test"], &project, &target).err().context("the test fails")?.to_string();
+    assert!(told.contains("FAIL  the manifest names the engines that the code has"), "{told}");
     Ok(())
 }
 

@@ -71,8 +71,8 @@ impl Builder for Setup {
 /// What other threads have left.
 #[derive(Default)]
 struct Inbox {
-    /// Ids and tokens still to come.
-    submits: Vec<(u64, u64)>,
+    /// Ids and tokens still to come; none where the first would be a stop token.
+    submits: Vec<(u64, Option<u64>)>,
     cancels: Vec<u64>,
     closed: bool,
     /// Tasks that there are.
@@ -107,8 +107,12 @@ impl Batch {
         self.left = both.filter(|(chunk, _)| kept(chunk)).map(|(_, left)| left - made).collect();
         self.chunks.retain(kept);
         for (task, tokens) in inbox.submits.drain(..) {
-            self.chunks.push(Chunk { task, tokens: TOKEN, ..Chunk::default() });
-            self.left.push(tokens);
+            let (tokens, finish, left) = match tokens {
+                Some(left) => (TOKEN, Finish::No, left),
+                None => (&[][..], Finish::Stop, 1),
+            };
+            self.chunks.push(Chunk { task, tokens, finish, ..Chunk::default() });
+            self.left.push(left);
         }
         self.until = self.left.iter().copied().min().unwrap_or(u64::MAX);
         for chunk in &mut self.chunks {
@@ -137,12 +141,16 @@ impl Batch {
 impl Engine for Pusher {
     fn submit(&self, task: Task) -> Result<()> {
         let mut inbox = self.inbox.lock();
+        if inbox.closed {
+            return Err(Error::new(code::CLOSED, "the engine is closed"));
+        }
         if inbox.tasks == SLOTS {
             return Err(Error::new(code::QUEUE_FULL, format!("all {SLOTS} slots are taken; try again")));
         }
         inbox.tasks += 1;
         let tokens = if task.max_tokens == 0 { u64::MAX / 2 } else { task.max_tokens.into() };
-        inbox.submits.push((task.id, tokens));
+        let stopped = TOKEN.iter().any(|token| task.stop_tokens.contains(token));
+        inbox.submits.push((task.id, (!stopped).then_some(tokens)));
         self.changed.store(true, Ordering::Release);
         Ok(())
     }

@@ -142,6 +142,11 @@ const TESTS: &[&[Test]] = &[
     ext::async_sink::TESTS,
 ];
 
+/// Whether the test was skipped for want of a model: then no engine was tried at all.
+pub fn needs_model(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Skipped(why) if why.starts_with(setup::NEEDS_MODEL))
+}
+
 /// The names of the tests whose name contains `only`, in order.
 pub fn names(only: Option<&str>) -> Vec<&'static str> {
     let all = TESTS.iter().flat_map(|group| group.iter().map(|test| test.name));

@@ -57,8 +57,8 @@ table! {
         /// `[any]` Asks for the end of a task; its finish is still pushed. Unknown and ended ids are fine. The host owes
         /// at least one more `step`, whatever the last one answered.
         cancel: unsafe extern "C" fn(engine: *mut c_void, task: u64) -> u32,
-        /// `[control]` Ends all work within the deadline. No submit comes any more; `step` may run beside it, and pushes
-        /// what is still owed. Where no step runs, tasks that are open need no finish: the host has ended them.
+        /// `[control]` Ends all work within the deadline. No submit comes any more, and one that did is refused (CLOSED).
+        /// `step` may run beside it, and pushes what is still owed. Where no step runs, tasks that are open need no finish: the host has ended them.
         close: unsafe extern "C" fn(engine: *mut c_void, deadline_ms: u32, err: ErrOut) -> u32,
         /// `[control]` Frees the engine; the last call on it, nothing else is running.
         destroy: unsafe extern "C" fn(engine: *mut c_void),

@@ -151,12 +151,14 @@ pub(super) fn run(flags: &Flags) -> Result<i32, String> {
     let passed = count(|v| matches!(v, Verdict::Passed(_)));
     let failed = count(|v| matches!(v, Verdict::Failed(_)));
     let skipped = count(|v| matches!(v, Verdict::Skipped(_)));
+    let unbuilt = plan.model.is_none() && lines.iter().any(|l| check::needs_model(&l.verdict));
     let (id, version) = manifest.map_or_else(Default::default, |m| (m.id, m.version));
     if flags.json {
         let tests: Vec<_> = lines.iter().map(object).collect();
         let all = json!({
             "file": plan.library.display().to_string(), "id": id, "version": version,
             "host": env!("CARGO_PKG_VERSION"), "passed": passed, "failed": failed, "skipped": skipped,
+            "engine_built": !unbuilt,
             "tests": tests,
         });
         say(&serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?);
@@ -164,8 +166,11 @@ pub(super) fn run(flags: &Flags) -> Result<i32, String> {
         let what = if id.is_empty() { plan.library.display().to_string() } else { format!("{id} {version}") };
         let host = env!("CARGO_PKG_VERSION");
         say(&format!("\n{what}: {passed} passed, {failed} failed, {skipped} skipped (cascadia-host {host})"));
+        if unbuilt {
+            say("the engine was not built, so most was not tested: give --model PATH");
+        }
     }
-    Ok(i32::from(failed > 0))
+    Ok(i32::from(failed > 0 || unbuilt))
 }
 
 fn text(line: &Line) -> String {

@@ -16,6 +16,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "the finish says why the task ended", run: finish_reason },
     Test { name: "prompt tokens are counted as they were given", run: prompt_tokens },
     Test { name: "max_tokens is kept", run: max_tokens },
+    Test { name: "a stop token ends the answer, and is not part of it", run: stop_tokens },
     Test { name: "log-probabilities are one per token, and numbers", run: logprobs },
     Test { name: "the text is UTF-8, or comes as token ids", run: text },
     Test { name: "chunk times lie between submit and push", run: times },
@@ -109,6 +110,40 @@ fn max_tokens(plan: &Plan) -> Outcome {
     passed()
 }
 
+/// The first place at which a token stands that did not come before; not the very first where another can be had.
+fn first_of_its_kind(tokens: &[u32]) -> Option<usize> {
+    let new = |at: &usize| !tokens[..*at].contains(&tokens[*at]);
+    (1..tokens.len()).find(new).or((!tokens.is_empty()).then_some(0))
+}
+
+fn stop_tokens(plan: &Plan) -> Outcome {
+    let rig = Rig::build(plan)?;
+    let free = usual(&rig)?.tokens;
+    let Some(at) = first_of_its_kind(&free) else { return skip("its answer has no token ids") };
+    let stop = free[at];
+    // Another one before it, which does not come: all of them count.
+    let other = (0..).find(|id| !free.contains(id)).unwrap_or_default();
+    let ask = Ask { stop_tokens: vec![other, stop], ..Ask::short(&rig.card) };
+    let answer = whole(&rig, &ask)?;
+    if answer.tokens.contains(&stop) {
+        return Err(format!("{stop} is a stop token, and came as a token of the answer").into());
+    }
+    if answer.tokens != free[..at] {
+        return skip("it does not answer the same twice");
+    }
+    match answer.finishes.first() {
+        Some(&FINISH_STOP) => {}
+        other => return Err(format!("a stop token came, and the finish is {other:?}, not stop").into()),
+    }
+    match answer.stop_token {
+        Some(named) if named != stop => {
+            Err(format!("the stop token {stop} came, and the end names {named}").into())
+        }
+        Some(_) => Ok(format!("after {at} tokens, and named")),
+        None => Ok(format!("after {at} tokens")),
+    }
+}
+
 fn logprobs(plan: &Plan) -> Outcome {
     let rig = Rig::build(plan)?;
     if !rig.card.has("logprobs") {
@@ -152,4 +187,16 @@ fn times(plan: &Plan) -> Outcome {
     let answer = usual(&Rig::build(plan)?)?;
     answer.fault(About::Times)?;
     passed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_token_is_one_that_did_not_come_before() {
+        assert_eq!(first_of_its_kind(&[7, 7, 8, 7]), Some(2));
+        assert_eq!(first_of_its_kind(&[7, 7]), Some(0));
+        assert_eq!(first_of_its_kind(&[]), None);
+    }
 }

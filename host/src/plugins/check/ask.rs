@@ -19,6 +19,8 @@ pub(super) struct Ask {
     /// One of the `GRAMMAR_` values, without a text.
     pub(super) grammar: u32,
     pub(super) adapter: String,
+    /// Ids that end the answer and are not part of it.
+    pub(super) stop_tokens: Vec<u32>,
     /// Where the answer begins that is known already; the end of the tokens when left out.
     pub(super) generated_from: Option<usize>,
 }
@@ -41,6 +43,7 @@ impl Ask {
             top_logprobs: 0,
             grammar: GRAMMAR_NONE,
             adapter: String::new(),
+            stop_tokens: Vec::new(),
             generated_from: None,
         }
     }
@@ -84,7 +87,7 @@ impl Ask {
             logit_bias: Array::EMPTY,
             banned: Array::EMPTY,
             allowed: Array::EMPTY,
-            stop_tokens: Array::EMPTY,
+            stop_tokens: Array::new(&self.stop_tokens),
             top_logprobs: self.top_logprobs,
             prompt_top_logprobs: 0,
             generated_from: self.generated_from.unwrap_or(self.tokens.len()) as u64,

@@ -98,17 +98,22 @@ fn manifest_is_code(plan: &Plan) -> Outcome {
 
 fn ids_are_whole(plan: &Plan) -> Outcome {
     let subject = Subject::open(plan)?;
-    let known = ids::ENGINE;
-    let wrong = [
-        "cascadia.no-such-thing/1".to_owned(),
-        format!("{known}1"),
-        format!("{known}\0"),
-        format!("{known} "),
-        known[..known.len() - 1].to_owned(),
-        known.to_uppercase(),
-        "cascadia.engine/99".to_owned(),
-        String::new(),
-    ];
+    let mut wrong = vec!["cascadia.no-such-thing/1".to_owned(), "cascadia.".to_owned(), String::new()];
+    for known in known_ids() {
+        let name = known.split('/').next().unwrap_or(known);
+        wrong.extend([
+            format!("{known}1"),
+            format!("{known}\0"),
+            format!("{known} "),
+            format!("{known}/1"),
+            format!(" {known}"),
+            known[..known.len() - 1].to_owned(),
+            name.to_owned(),
+            name[..name.len() - 1].to_owned(),
+            format!("{name}/99"),
+            known.to_uppercase(),
+        ]);
+    }
     for id in wrong {
         note(&format!("get_extension({id:?})"));
         if !subject.extension(id.as_bytes()).is_null() {
@@ -118,10 +123,15 @@ fn ids_are_whole(plan: &Plan) -> Outcome {
     passed()
 }
 
+/// The ids that a plugin may have tables for.
+fn known_ids() -> impl Iterator<Item = &'static str> {
+    let own = [ids::PLUGIN, ids::BUILDER, ids::ENGINE, ids::MODEL_CARD, ids::LOAD_REPORT];
+    own.into_iter().chain(ext::IDS.iter().copied())
+}
+
 fn tables_stay(plan: &Plan) -> Outcome {
     let subject = Subject::open(plan)?;
-    let own = [ids::PLUGIN, ids::BUILDER, ids::ENGINE, ids::MODEL_CARD, ids::LOAD_REPORT];
-    for id in own.into_iter().chain(ext::IDS.iter().copied()) {
+    for id in known_ids() {
         let first = subject.extension(id.as_bytes());
         let other = std::thread::scope(|scope| {
             scope.spawn(|| subject.extension(id.as_bytes()) as usize).join().unwrap_or_default()

@@ -19,6 +19,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "a builder may be given up at any point", run: given_up_builders },
     Test { name: "a load that is told to give up ends", run: told_to_give_up },
     Test { name: "the model card is a JSON object and stays the same", run: card },
+    Test { name: "the load report has no more blocks used than there are", run: blocks },
     Test { name: "the load report knows an idle engine from a busy one", run: load_report },
 ];
 
@@ -116,7 +117,7 @@ fn load_report(plan: &Plan) -> Outcome {
     let now = |when: &str| -> Result<u32, Fault> {
         note(&format!("load report {when}"));
         match rig.load()? {
-            Some((running, waiting)) => Ok(running + waiting),
+            Some(load) => Ok(load.running + load.waiting),
             None => skip("it has no load report"),
         }
     };
@@ -134,6 +135,33 @@ fn load_report(plan: &Plan) -> Outcome {
         0 => passed(),
         n => Err(format!("it reports {n} tasks after the only one's finish").into()),
     }
+}
+
+fn blocks(plan: &Plan) -> Outcome {
+    let rig = Rig::build(plan)?;
+    let look = |when: &str| -> Result<(u64, u64), Fault> {
+        note(&format!("load report {when}"));
+        let Some(load) = rig.load()? else { return skip("it has no load report") };
+        let (used, total) = (load.kv_blocks_used, load.kv_blocks_total);
+        if total > 0 && used > total {
+            return Err(format!("{when} it reports {used} blocks used of {total}").into());
+        }
+        Ok((used, total))
+    };
+    let (_, total) = look("before the first task")?;
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        tasks.extend(rig.submit(&Ask::long(&rig.card)).ok());
+    }
+    let mut most = look("after the submits")?.0;
+    for _ in 0..4 {
+        rig.step()?;
+        most = most.max(look("with tasks at work")?.0);
+    }
+    tasks.iter().for_each(|task| rig.cancel(*task));
+    rig.finish(&tasks)?;
+    look("after the last task")?;
+    if total == 0 { Ok("it reports no blocks".to_owned()) } else { Ok(format!("{most} of {total}")) }
 }
 
 #[cfg(test)]

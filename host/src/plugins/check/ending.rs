@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use cascadia_plugin_api::abi::code;
+
 use super::ask::Ask;
 use super::note::note;
 use super::rig::Rig;
@@ -14,6 +16,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "a sink that says stop is obeyed", run: stop },
     Test { name: "nothing is pushed outside of a step, nor from another thread", run: pushes },
     Test { name: "close ends the work in flight", run: close_ends },
+    Test { name: "a closed engine takes no task", run: closed },
     Test { name: "close keeps to its deadline", run: close_in_time },
 ];
 
@@ -158,6 +161,21 @@ fn close_ends(plan: &Plan) -> Outcome {
         None => passed(),
         Some(a) => {
             Err(format!("a task has {} finishes and {} chunks after one", a.finishes.len(), a.after).into())
+        }
+    }
+}
+
+fn closed(plan: &Plan) -> Outcome {
+    let rig = Rig::build(plan)?;
+    let ask = Ask::short(&rig.card);
+    let task = rig.submit(&ask)?;
+    rig.finish(&[task])?;
+    rig.close(Duration::from_secs(2))?;
+    match rig.submit_late(&ask) {
+        Ok(_) => Err("close had returned, and a task was taken that nobody would ever end".into()),
+        Err(refusal) => {
+            refusal.said.is_clean("submit after close", refusal.code)?;
+            Ok(format!("refused as {}", code::name(refusal.code)))
         }
     }
 }

@@ -307,7 +307,7 @@ impl Rig {
     }
 
     /// `[any]` The load, where the engine reports it.
-    pub(super) fn load(&self) -> Result<Option<(u32, u32)>, String> {
+    pub(super) fn load(&self) -> Result<Option<LoadReport>, String> {
         let Some(table) = self.subject.report else { return Ok(None) };
         let mut out = LoadReport {
             struct_size: size_of::<LoadReport>() as u32,
@@ -321,7 +321,7 @@ impl Rig {
         let _call = self.link.strict.enter(Call::Report);
         // SAFETY: the engine lives; `out` outlives the call.
         match unsafe { (table.report)(self.engine, &raw mut out) } {
-            code::OK => Ok(Some((out.running, out.waiting))),
+            code::OK => Ok(Some(out)),
             other => Err(format!("the load report failed: {}", code::name(other))),
         }
     }
@@ -349,6 +349,20 @@ impl Rig {
             Some(text) => {
                 serde_json::from_slice(&text).map_err(|e| format!("its model card is not readable: {e}"))
             }
+        }
+    }
+
+    /// A task that comes after `close` has returned, as no host sends it; its refusal.
+    pub(super) fn submit_late(&self, ask: &Ask) -> Result<u64, Refusal> {
+        let id = self.fresh_id();
+        let task = ask.wire(id);
+        note("submit after close");
+        let mut said = Said::default();
+        let _call = self.link.strict.enter(Call::SubmitLate);
+        // SAFETY: the engine lives; the task views `ask`, which outlives the call.
+        match unsafe { (self.subject.engine.submit)(self.engine, &raw const task, said.out()) } {
+            code::OK => Ok(id),
+            code => Err(Refusal { code, said }),
         }
     }
 

@@ -15,6 +15,9 @@ use super::{Fault, Plan};
 use crate::plugins::link::Link;
 use crate::plugins::strict::Call;
 
+/// How the reason begins for which a test was skipped that needs an engine, when there is none without a model.
+pub(super) const NEEDS_MODEL: &str = "it needs a model, give --model PATH";
+
 /// A builder.
 pub(super) struct Setup {
     pub(super) subject: &'static Subject,
@@ -45,13 +48,20 @@ impl Setup {
 
     /// Gives the options; the code and what was said.
     pub(super) fn configure_code(&self, options: &BTreeMap<String, String>) -> (u32, Said) {
-        note("configure");
         let text = |s: &String| Str::new(s.as_bytes());
         let pairs: Vec<_> = options.iter().map(|(k, v)| Kv { key: text(k), value: text(v) }).collect();
+        // SAFETY: the pairs outlive the call.
+        unsafe { self.configure_with(Array::new(&pairs)) }
+    }
+
+    /// # Safety
+    /// `pairs` must be readable as options, with all that they view.
+    pub(super) unsafe fn configure_with(&self, pairs: Array) -> (u32, Said) {
+        note("configure");
         let mut said = Said::default();
         let _call = self.link.strict.enter(Call::Configure);
-        // SAFETY: the builder is alive and used by this thread only; the pairs outlive the call.
-        let code = unsafe { (self.subject.builder.configure)(self.builder, Array::new(&pairs), said.out()) };
+        // SAFETY: the builder is alive and used by this thread only; the caller vouches for the pairs.
+        let code = unsafe { (self.subject.builder.configure)(self.builder, pairs, said.out()) };
         (code, said)
     }
 
@@ -100,7 +110,7 @@ impl Setup {
         let (code, said) = unsafe { self.load_code(&raw const shard, going_on()) };
         let no_model = matches!(code, code::MODEL_NOT_FOUND | code::SHARD_REJECTED | code::INVALID_CONFIG);
         if no_model && plan.model.is_none() {
-            let why = format!("it needs a model, give --model PATH: {}", said.words(code));
+            let why = format!("{NEEDS_MODEL}: {}", said.words(code));
             return Err(Fault::Skipped(why));
         }
         if rank.1 > 1 && matches!(code, code::SHARD_REJECTED | code::UNSUPPORTED) {

@@ -40,6 +40,8 @@ pub(super) struct Answer {
     pub(super) after: usize,
     pub(super) chunks: usize,
     pub(super) prompt_tokens: Option<u32>,
+    /// The stop token that the end names.
+    pub(super) stop_token: Option<u32>,
     pub(super) error: Option<(u32, String)>,
     pub(super) faults: Vec<(About, String)>,
 }
@@ -166,6 +168,9 @@ fn take(answer: &mut Answer, chunk: &wire::Chunk) {
     }
     if chunk.flags & wire::HAS_PROMPT_TOKENS != 0 {
         answer.prompt_tokens = Some(chunk.prompt_tokens);
+    }
+    if chunk.flags & wire::HAS_STOP_TOKEN != 0 {
+        answer.stop_token = Some(chunk.stop_token);
     }
     answer.tokens.extend_from_slice(&tokens);
     answer.bytes.extend_from_slice(bytes);

@@ -5,7 +5,7 @@
 use cascadia_plugin_api::abi::builder::Shard;
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::plugin::EngineInfo;
-use cascadia_plugin_api::abi::prim::Str;
+use cascadia_plugin_api::abi::prim::{Array, Kv, Str};
 use cascadia_plugin_api::abi::task::Task;
 use cascadia_plugin_api::ext::LoadReport;
 
@@ -15,12 +15,14 @@ use super::page::Page;
 use super::rig::Rig;
 use super::setup::{Setup, going_on, shard};
 use super::subject::Subject;
-use super::{Outcome, Plan, Test, passed, skip};
+use super::{Fault, Outcome, Plan, Test, passed, skip};
 
 pub(super) const TESTS: &[Test] = &[
     Test { name: "engine_info keeps to the size it is offered", run: infos },
     Test { name: "a larger shard is accepted, and nothing is read behind a smaller one", run: shards },
     Test { name: "a larger task is accepted, a smaller one refused", run: tasks },
+    Test { name: "options that lie further apart are read by their stride", run: wide_options },
+    Test { name: "tokens that lie further apart are read by their stride", run: wide_tokens },
     Test { name: "the load report keeps to the size it is offered", run: reports },
 ];
 
@@ -50,7 +52,7 @@ fn infos(plan: &Plan) -> Outcome {
 
 fn shards(plan: &Plan) -> Outcome {
     let subject = Subject::open(plan)?;
-    let load = |size: usize| -> Result<_, super::Fault> {
+    let load = |size: usize| -> Result<_, Fault> {
         let setup = Setup::new(subject, plan)?;
         setup.configure(&plan.options)?;
         if size == size_of::<Shard>() {
@@ -102,6 +104,65 @@ fn tasks(plan: &Plan) -> Outcome {
     note("step");
     rig.finish(&accepted)?;
     passed()
+}
+
+/// The array of a newer host, whose pairs are larger: what a newer pair has besides looks like a pair, and is none.
+fn wide_options(plan: &Plan) -> Outcome {
+    let subject = Subject::open(plan)?;
+    if plan.options.len() < 2 {
+        return skip("it has fewer than two options, so there is no distance");
+    }
+    Setup::new(subject, plan)?
+        .configure(&plan.options)
+        .map_err(|why| Fault::from(why).elsewhere("it does not take its options"))?;
+    let text = |s: &String| Str::new(s.as_bytes());
+    let more = Kv { key: Str::new(b"behind-the-pair"), value: Str::new(b"not to be read") };
+    let pairs: Vec<_> =
+        plan.options.iter().map(|(k, v)| [Kv { key: text(k), value: text(v) }, more]).collect();
+    let setup = Setup::new(subject, plan)?;
+    note("configure with pairs of a newer host");
+    // SAFETY: each element begins with a pair; the texts outlive the call.
+    let (code, said) = unsafe { setup.configure_with(Array::new(&pairs)) };
+    if code != code::OK {
+        let why = said.words(code);
+        return Err(format!("configure does not read its options by their stride: {why}").into());
+    }
+    Ok(format!("{} options", pairs.len()))
+}
+
+/// The same of the ids of a prompt: what lies between them is no id of any vocabulary.
+fn wide_tokens(plan: &Plan) -> Outcome {
+    let rig = Rig::build(plan)?;
+    let ask = Ask::short(&rig.card);
+    let submit = |tokens: Array| -> Result<Vec<u8>, Fault> {
+        let id = rig.fresh_id();
+        let task = Task { tokens, ..ask.wire(id) };
+        note("submit of a prompt");
+        // SAFETY: the ids and `ask` outlive the call.
+        unsafe { rig.submit_raw(id, ask.tokens.len(), &raw const task) }?;
+        rig.finish(&[id])?;
+        let answer = rig.answer(id);
+        if let Some((number, message)) = answer.error {
+            return Err(format!("the task failed: {message} ({})", code::name(number)).into());
+        }
+        let ids = answer.tokens.iter().flat_map(|token| token.to_le_bytes());
+        Ok(ids.chain(answer.bytes.iter().copied()).collect())
+    };
+    let usual = |fault: Fault| fault.elsewhere("there is no answer");
+    let first = submit(Array::new(&ask.tokens)).map_err(usual)?;
+    let same = submit(Array::new(&ask.tokens)).map_err(usual)? == first;
+    let apart: Vec<_> = ask.tokens.iter().map(|id| [*id, u32::MAX, u32::MAX]).collect();
+    match submit(Array::new(&apart)) {
+        Err(Fault::Failed(why)) => {
+            Err(format!("a prompt whose ids lie 12 bytes apart is not read by its stride: {why}").into())
+        }
+        Err(skipped) => Err(skipped),
+        Ok(answer) if same && answer != first => {
+            Err("a prompt whose ids lie 12 bytes apart has another answer; is its stride read?".into())
+        }
+        Ok(_) if same => passed(),
+        Ok(_) => Ok("taken; its answers differ by themselves".to_owned()),
+    }
 }
 
 fn reports(plan: &Plan) -> Outcome {

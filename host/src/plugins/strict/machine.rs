@@ -27,6 +27,8 @@ pub(crate) enum Call {
     Report,
     /// `[any]`
     Submit,
+    /// `[any]` A task for a closed engine, which must refuse it; `plugin check` alone makes it.
+    SubmitLate,
     /// `[drive]`
     Step,
     /// `[drive]` A step that collects what close has left; `plugin check` alone makes it.
@@ -108,7 +110,9 @@ impl Machine {
             }
             _ if builder_place(call).is_some() => self.builder_call = false,
             Call::Step | Call::StepOwed => self.stepping = false,
-            Call::Submit | Call::Cancel | Call::Card | Call::Report => self.any = self.any.saturating_sub(1),
+            Call::Submit | Call::SubmitLate | Call::Cancel | Call::Card | Call::Report => {
+                self.any = self.any.saturating_sub(1)
+            }
             Call::Warmup => (self.engine_call, self.state) = (None, State::Warmed),
             Call::Close => (self.engine_call, self.state) = (None, State::Closed),
             _ => self.engine_call = None,
@@ -134,7 +138,9 @@ impl Machine {
             _ => {}
         }
         match call {
-            Call::Submit | Call::Cancel | Call::Card | Call::Report => self.begin_any(call),
+            Call::Submit | Call::SubmitLate | Call::Cancel | Call::Card | Call::Report => {
+                self.begin_any(call)
+            }
             Call::Step | Call::StepOwed => self.begin_step(call),
             _ => self.begin_control(call),
         }
@@ -143,6 +149,7 @@ impl Machine {
     fn begin_any(&mut self, call: Call) -> Result<(), &'static str> {
         let allowed = match call {
             Call::Submit => State::Warmed..=State::Ready,
+            Call::SubmitLate => State::Closed..=State::Closed,
             Call::Cancel => State::Warmed..=State::Closing,
             _ => State::Built..=State::Closed,
         };

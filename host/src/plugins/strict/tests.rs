@@ -8,7 +8,7 @@ use super::*;
 
 use Call::{
     Build, Cancel, Card, Close, Configure, ConnectPeers, Destroy, DestroyBuilder, Listen, LoadShard, Report,
-    Step, StepOwed, Submit, Warmup,
+    Step, StepOwed, Submit, SubmitLate, Warmup,
 };
 
 /// A call that begins, ends, or does both.
@@ -86,6 +86,8 @@ fn each_rule_allows_what_it_should_and_names_itself_where_it_is_broken() {
         (&WARM, &[Whole(Close), Whole(Step)], Err(READY)),
         (&WARM, &[Whole(Close), Whole(Cancel)], Err(READY)),
         (&WARM, &[Whole(Close), Whole(StepOwed), Whole(Report)], Ok(())),
+        (&WARM, &[Whole(Close), Whole(SubmitLate), Whole(Destroy)], Ok(())),
+        (&WARM, &[Whole(SubmitLate)], Err(READY)),
         (&WARM, &[Whole(Close), Whole(Close)], Err(CLOSE_ONCE)),
         (&WARM, &[Whole(Step), Whole(Destroy)], Err(CLOSED_FIRST)),
         // One that never worked may go without a close: its warm-up failed.

@@ -4,6 +4,7 @@ mod pipe;
 
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::abi::task::{GRAMMAR_MASK, LOGPROBS, PROMPT_LOGPROBS};
+use cascadia_plugin_api::ext::LoadReport;
 use cascadia_plugin_api::ext::draft::stage::{ROW_SCORED, SEQUENCE_BEGINS, StageInfo};
 
 use super::super::ask::Ask;
@@ -207,7 +208,7 @@ fn cancel(plan: &Plan) -> Outcome {
         return Err("a task gives another answer when its neighbour is cancelled".into());
     }
     match pipe.stages[1].load()? {
-        Some((running, waiting)) if running + waiting > 0 => {
+        Some(LoadReport { running, waiting, .. }) if running + waiting > 0 => {
             Err(format!("after abort the last stage still holds {running} running, {waiting} waiting").into())
         }
         _ => passed(),
