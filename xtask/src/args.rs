@@ -216,6 +216,16 @@ mod tests {
     }
 
     #[test]
+    fn bench_lists_or_runs_what_is_named() {
+        assert_eq!(parsed("bench").unwrap(), Command::Bench(None));
+        let boundary = Command::Bench(Some(Bench::Boundary { gate: true }));
+        assert_eq!(parsed("bench boundary --gate").unwrap(), boundary);
+        let tokens = Command::Bench(Some(Bench::Tokens(vec!["--quick".to_owned()])));
+        assert_eq!(parsed("bench tokens --quick").unwrap(), tokens);
+        assert!(parsed("bench token").unwrap_err().to_string().contains("boundary or tokens"));
+    }
+
+    #[test]
     fn test_takes_one_filter_and_one_flag() {
         let options = TestOptions { filter: Some("metrics".into()), no_fetch: true };
         assert_eq!(parsed("test metrics --no-fetch").unwrap(), Command::Test(options));

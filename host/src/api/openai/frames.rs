@@ -74,7 +74,7 @@ pub(super) struct Echo {
 /// Writes the events of one choice.
 pub(super) struct Frames {
     dialect: Dialect,
-    labels: Labels,
+    labels: Arc<Labels>,
     include_usage: bool,
     choice: Choice,
     /// A text event up to its JSON string.
@@ -90,7 +90,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// A choice in that dialect.
-    pub(super) fn new(dialect: Dialect, labels: Labels, include_usage: bool, choice: Choice) -> Frames {
+    pub(super) fn new(dialect: Dialect, labels: Arc<Labels>, include_usage: bool, choice: Choice) -> Frames {
         let mut frames = Frames {
             dialect,
             labels,
@@ -189,7 +189,7 @@ impl Consumer for Frames {
 /// What follows when all choices of a stream have ended.
 pub(super) struct Last {
     pub(super) dialect: Dialect,
-    pub(super) labels: Labels,
+    pub(super) labels: Arc<Labels>,
     pub(super) include_usage: bool,
     /// Choices that each prompt has: its tokens count once.
     pub(super) choices_each: usize,
@@ -303,8 +303,8 @@ pub(super) fn usage_object(usages: &[Usage], choices_each: usize) -> Value {
 mod tests {
     use super::*;
 
-    fn labels() -> Labels {
-        Labels { id: "x-1".into(), created: 7, model: "m\"1".into(), fingerprint: "fp".into() }
+    fn labels() -> Arc<Labels> {
+        Arc::new(Labels { id: "x-1".into(), created: 7, model: "m\"1".into(), fingerprint: "fp".into() })
     }
 
     fn choice() -> Choice {

@@ -77,12 +77,12 @@ pub(super) async fn run(api: &Arc<Api>, mut plan: Plan, who: &Who) -> Result<Res
         })
         .collect();
     let prompts = encode::all(api, &plan.model, prompts).await?;
-    let labels = Labels {
+    let labels = Arc::new(Labels {
         id: format!("{}{}", plan.dialect.prefix(), random_hex()),
         created: crate::models::unix_now(),
         model: plan.model.name.clone(),
         fingerprint: plan.model.fingerprint.clone(),
-    };
+    });
     let mut begun = Vec::new();
     for (tokens, echo) in prompts.into_iter().zip(echoes) {
         let room = room(&plan.model, tokens.len())?;
@@ -139,7 +139,7 @@ fn choice(plan: &Plan, index: usize, echo: Option<&str>, tokens: &[u32]) -> Choi
 fn begin(
     api: &Api,
     plan: &Plan,
-    labels: &Labels,
+    labels: &Arc<Labels>,
     who: &Who,
     continues: bool,
     room: u32,
@@ -155,7 +155,7 @@ fn begin(
     let (mode, consumer): (_, Box<dyn Consumer>) = if params.stream {
         let limits = &api.config().limits;
         let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
-        let frames = Frames::new(*dialect, labels.clone(), params.include_usage, choice.clone());
+        let frames = Frames::new(*dialect, Arc::clone(labels), params.include_usage, choice.clone());
         (Mode::Stream { limit, patience }, Box::new(frames))
     } else {
         let limit = MAX_ANSWER / params.choices.max(1);
