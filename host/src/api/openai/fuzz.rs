@@ -1,5 +1,7 @@
 //! Entries for fuzzing: what a client sends as a body, and what it gets as a stream.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::completions;
@@ -62,7 +64,8 @@ pub fn frames(chat: bool, include_usage: bool, echo: Option<&str>, texts: &[Stri
     };
     let echo = echo.map(|text| Echo { text: text.to_owned(), tokens: Vec::new() });
     let choice = Choice { index: 0, echo, logprobs: None };
-    let mut frames = Frames::new(dialect, labels.clone(), include_usage, choice);
+    let labels = Arc::new(labels);
+    let mut frames = Frames::new(dialect, Arc::clone(&labels), include_usage, choice);
     let mut out = Vec::new();
     for text in texts {
         frames.write(Event::Text { text, tokens: 1, scores: &[] }, &mut out);
