@@ -42,6 +42,7 @@ typedef struct engine {
     size_t n, m;        /* chunks that are pushed, and with those that wait behind them */
     uint64_t made, until; /* steps since the last look, and how many there are before a task ends */
     uint64_t per_second, due_ns;
+    cascadia_array batch; /* the n chunks, ready to be pushed; written for a push, it would be read back with a wait */
     cascadia_chunk chunks[2 * SLOTS];
     uint64_t left[2 * SLOTS]; /* tokens before the limit, at the last look */
     int cancelled[2 * SLOTS];
@@ -60,6 +61,7 @@ static void look(engine *e) {
         kept++;
     }
     e->n = e->m = kept;
+    e->batch = CASCADIA_ARRAY(e->chunks, kept);
     e->made = 0;
     e->pushed_last = 0;
     e->until = UINT64_MAX;
@@ -114,7 +116,7 @@ static uint32_t step(void *self, uint32_t budget_us, cascadia_sink sink, cascadi
         out->until_ns = e->due_ns;
     }
     if (++e->made >= e->until) end(e);
-    sink.push(sink.ctx, CASCADIA_ARRAY(e->chunks, e->n));
+    sink.push(sink.ctx, e->batch);
     return CASCADIA_CODE_OK;
 }
 

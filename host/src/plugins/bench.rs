@@ -208,7 +208,9 @@ impl Driver<'_> {
             let before = count.counted().tokens;
             let stepped = self.engine.step(STEP_BUDGET, count.receiver());
             let next = stepped.map_err(|failure| format!("the engine failed: {}", failure.message))?;
-            self.settle(count.counted(), batch)?;
+            if !count.counted().is_quiet() {
+                self.settle(count.counted(), batch)?;
+            }
             if count.counted().tokens == before {
                 let now = Instant::now();
                 if now.duration_since(last) > PATIENCE {
@@ -236,13 +238,11 @@ impl Driver<'_> {
         }
     }
 
+    #[cold]
     /// Takes note of what has ended, and gives the engine as many tasks as it should have.
     fn settle(&mut self, counting: &mut Counting, batch: usize) -> Result<(), String> {
         if let Some(fault) = counting.fault.take() {
             return Err(fault);
-        }
-        if counting.ended.is_empty() {
-            return Ok(());
         }
         for task in counting.ended.drain(..) {
             self.engine.link().forget(task);

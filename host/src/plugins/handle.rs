@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 
 use super::breach;
 use super::engine::{Engine, Load, Next, Receiver, Taken};
-use super::failed::{Failed, failure};
+use super::failed::{Failed, Said, SaidOut, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
@@ -29,12 +29,17 @@ use super::strict::{self, Call};
 use crate::generate::{Bias, Failure, Finish, Logprobs, More, Piece, Request};
 
 /// Takes the boundary's chunks as they are pushed.
-pub(super) trait Chunks {
+///
+/// # Safety
+/// Each implementor has a number of its own: by it a push knows whose address it was given.
+pub(super) unsafe trait Chunks {
+    const KIND: u8;
+
     /// A batch, lent for the call; false when the engine should return at once.
     ///
     /// # Safety
     /// Every chunk must view memory that is readable for the call.
-    unsafe fn chunks(&mut self, chunks: Array) -> bool;
+    unsafe fn chunks(&mut self, chunks: &Array) -> bool;
 }
 
 /// An engine in this process.
@@ -46,6 +51,8 @@ pub(super) struct EngineHandle {
     /// The same for the driving thread, which alone closes the engine and so needs no lock to step it: two locked
     /// instructions a step are a third of what a step costs at batch 1. Null once closing has begun.
     driven: AtomicPtr<c_void>,
+    /// Where a failing step says why.
+    said: SaidOut,
 }
 
 struct Instance(*mut c_void);
@@ -68,6 +75,7 @@ impl EngineHandle {
             link,
             engine: RwLock::new(Some(Instance(engine))),
             driven: AtomicPtr::new(engine),
+            said: Said::out(link),
         }
     }
 
@@ -90,7 +98,7 @@ impl EngineHandle {
     pub(super) unsafe fn submit_task(&self, task: &Task) -> Result<(), (u32, Failed)> {
         let engine = self.engine.read_recursive();
         let Some(engine) = engine.as_ref() else {
-            return Err((code::CLOSED, Failed::saying(CLOSED)));
+            return Err(closed());
         };
         let mut failed = Failed::default();
         let _call = self.link.strict.enter(Call::Submit);
@@ -100,29 +108,34 @@ impl EngineHandle {
     }
 
     /// `[drive]` One step whose chunks go to `chunks`; the caller is the only driving thread.
-    pub(super) fn step_chunks(
+    #[inline]
+    pub(super) fn step_chunks<C: Chunks>(
         &self,
         budget: Duration,
-        chunks: &mut dyn Chunks,
+        chunks: &mut C,
     ) -> Result<StepOut, (u32, Failed)> {
         let engine = self.driven.load(Ordering::Relaxed);
         if engine.is_null() {
-            return Err((code::CLOSED, Failed::saying(CLOSED)));
+            return Err(closed());
         }
         let mut out = StepOut { state: STEP_MORE, flags: 0, until_ns: 0 };
-        let mut failed = Failed::default();
-        let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push };
-        // In one word: the arithmetic of u128 costs as much as a token does.
-        let budget = budget.as_secs().saturating_mul(1_000_000).saturating_add(budget.subsec_micros().into());
-        let budget = u32::try_from(budget).unwrap_or(u32::MAX);
+        let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push: push::<C> };
         let _call = self.link.strict.enter(Call::Step);
         self.link.add_steps(1);
         let inside = Inside::enter(self.link, chunks);
         // SAFETY: the engine lives until the driving thread, which this is, closes it (held by the strict shim in debug
-        // builds); sink, out and error callback outlive the call.
-        let code = unsafe { (self.library.engine.step)(engine, budget, sink, &raw mut out, failed.out()) };
+        // builds); the sink's context lives for ever, `out` outlives the call.
+        let code =
+            unsafe { (self.library.engine.step)(engine, micros(budget), sink, &raw mut out, self.said.0) };
         drop(inside);
-        if code == code::OK { Ok(out) } else { Err((code, failed)) }
+        if code == code::OK { Ok(out) } else { Err(self.said(code)) }
+    }
+
+    /// What the step that just ended said of its failure.
+    #[cold]
+    #[inline(never)]
+    fn said(&self, code: u32) -> (u32, Failed) {
+        (code, self.link.said.take(self.link.steps()))
     }
 
     /// `[control]` As [`Engine::close`], with the plugin's own words about a failure.
@@ -167,9 +180,7 @@ impl Engine for EngineHandle {
     }
 
     fn step(&self, budget: Duration, receiver: &mut dyn Receiver) -> Result<Next, Failure> {
-        let out = self
-            .step_chunks(budget, &mut Pieces(receiver))
-            .map_err(|(code, failed)| failed.into_failure(code))?;
+        let out = self.step_chunks(budget, &mut Pieces(receiver)).map_err(failure_of)?;
         Ok(match out.state {
             STEP_IDLE => Next::Idle,
             STEP_WAIT => Next::Until(services::instant(out.until_ns)),
@@ -217,11 +228,30 @@ impl Engine for EngineHandle {
     }
 
     fn close(&self, deadline: Duration) -> Result<(), Failure> {
-        self.end(deadline).map_err(|(code, failed)| failed.into_failure(code))
+        self.end(deadline).map_err(failure_of)
     }
 }
 
-const CLOSED: &str = "the engine is closed";
+#[cold]
+#[inline(never)]
+fn closed() -> (u32, Failed) {
+    (code::CLOSED, Failed::saying("the engine is closed"))
+}
+
+#[cold]
+#[inline(never)]
+fn failure_of((code, failed): (u32, Failed)) -> Failure {
+    failed.into_failure(code)
+}
+
+/// As the boundary counts a budget. Below a second, as all are, without the arithmetic of wide numbers.
+#[inline]
+fn micros(budget: Duration) -> u32 {
+    match budget.as_secs() {
+        0 => budget.subsec_micros(),
+        _ => u32::try_from(budget.as_micros()).unwrap_or(u32::MAX),
+    }
+}
 
 // A bias of the host is one of the boundary.
 const _: () = assert!(
@@ -282,7 +312,8 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
 #[derive(Clone, Copy)]
 struct Inside {
     link: &'static Link,
-    receiver: *mut dyn Chunks,
+    kind: u8,
+    receiver: *mut c_void,
 }
 
 thread_local! {
@@ -293,38 +324,39 @@ thread_local! {
 struct Leave(&'static Link);
 
 impl Inside {
-    fn enter(link: &'static Link, receiver: &mut dyn Chunks) -> Leave {
-        // SAFETY: only the lifetime is changed; `Leave` ends the reception before the borrow ends.
-        let receiver =
-            unsafe { std::mem::transmute::<*mut (dyn Chunks + '_), *mut (dyn Chunks + 'static)>(receiver) };
+    #[inline]
+    fn enter<C: Chunks>(link: &'static Link, receiver: &mut C) -> Leave {
         link.strict.stepping(true);
-        INSIDE.set(Some(Inside { link, receiver }));
+        INSIDE.set(Some(Inside { link, kind: C::KIND, receiver: std::ptr::from_mut(receiver).cast() }));
         Leave(link)
     }
 }
 
 impl Drop for Leave {
+    #[inline]
     fn drop(&mut self) {
         INSIDE.set(None);
         self.0.strict.stepping(false);
     }
 }
 
-unsafe extern "C" fn push(ctx: *mut c_void, chunks: Array) -> u32 {
+/// The sink of the steps whose chunks go to a `C`: the whole way of a batch is one function.
+unsafe extern "C" fn push<C: Chunks>(ctx: *mut c_void, chunks: Array) -> u32 {
     let pushed = catch_unwind(AssertUnwindSafe(|| {
         let _push = strict::pushing();
-        let Some(inside) = INSIDE.get() else {
-            breach::stray_push(ctx as usize);
-            return SINK_STOP;
-        };
-        if !std::ptr::eq(inside.link, ctx.cast::<Link>()) {
-            breach::stray_push(ctx as usize);
-            return SINK_STOP;
+        match INSIDE.get() {
+            Some(inside) if std::ptr::eq(inside.link, ctx.cast::<Link>()) && inside.kind == C::KIND => {
+                // SAFETY: set by `enter` on this thread for a `C`, whose number it is, and unset before the step ends
+                // that the receiver is borrowed for.
+                let receiver = unsafe { &mut *inside.receiver.cast::<C>() };
+                // SAFETY: the plugin lends the array for the call.
+                if unsafe { receiver.chunks(&chunks) } { SINK_GO_ON } else { SINK_STOP }
+            }
+            _ => {
+                breach::stray_push(ctx as usize);
+                SINK_STOP
+            }
         }
-        // SAFETY: set by `enter` on this thread and unset before the step ends that the receiver is borrowed for.
-        let receiver = unsafe { &mut *inside.receiver };
-        // SAFETY: the plugin lends the array for the call.
-        if unsafe { receiver.chunks(chunks) } { SINK_GO_ON } else { SINK_STOP }
     }));
     pushed.unwrap_or(SINK_STOP)
 }
@@ -332,17 +364,32 @@ unsafe extern "C" fn push(ctx: *mut c_void, chunks: Array) -> u32 {
 /// Gives a receiver the pieces of the chunks.
 pub(super) struct Pieces<'a>(pub(super) &'a mut dyn Receiver);
 
-impl Chunks for Pieces<'_> {
-    unsafe fn chunks(&mut self, chunks: Array) -> bool {
+// SAFETY: the number is no other's.
+unsafe impl Chunks for Pieces<'_> {
+    const KIND: u8 = 0;
+
+    #[inline]
+    unsafe fn chunks(&mut self, chunks: &Array) -> bool {
         // SAFETY: the caller vouches for the array and for what each chunk views; an all-zero chunk is valid.
         unsafe {
             match chunks.places::<wire::Chunk>() {
                 Some(places) => places.for_each(|place| deliver_at(self.0, place)),
-                None => chunks.iter::<wire::Chunk>().for_each(|chunk| deliver(self.0, &chunk)),
+                None => deliver_older(self.0, *chunks),
             }
         }
         self.0.go_on()
     }
+}
+
+/// Chunks that are shorter than the host's: an older plugin's.
+///
+/// # Safety
+/// The caller vouches for the array and for what each chunk views.
+#[cold]
+#[inline(never)]
+unsafe fn deliver_older(receiver: &mut dyn Receiver, chunks: Array) {
+    // SAFETY: the caller vouches for it; an all-zero chunk is valid.
+    unsafe { chunks.iter::<wire::Chunk>().for_each(|chunk| deliver(receiver, &chunk)) }
 }
 
 /// What the chunk at a place says, in the host's terms. Only what is looked at is read: nearly every chunk is tokens and
@@ -372,8 +419,19 @@ unsafe fn deliver_at(receiver: &mut dyn Receiver, place: *const wire::Chunk) {
             receiver.piece(read!(task), Piece { tokens, bytes, more: More::NONE });
         }
         // SAFETY: as above.
-        _ => unsafe { deliver(receiver, &place.read_unaligned()) },
+        _ => unsafe { deliver_rare(receiver, place) },
     }
+}
+
+/// As [`deliver`], of a chunk that lies anywhere.
+///
+/// # Safety
+/// As [`deliver_at`].
+#[cold]
+#[inline(never)]
+unsafe fn deliver_rare(receiver: &mut dyn Receiver, place: *const wire::Chunk) {
+    // SAFETY: the caller vouches for it.
+    unsafe { deliver(receiver, &place.read_unaligned()) }
 }
 
 /// What a chunk says, in the host's terms.

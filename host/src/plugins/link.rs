@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use super::failed::Said;
 use super::isolate::bell::Bell;
 use super::spans::Spans;
 use super::strict::Strict;
@@ -34,6 +35,7 @@ pub struct Link {
     ends: Ends,
     fault: Mutex<Fault>,
     pub(super) spans: Mutex<Spans>,
+    pub(super) said: Said,
 }
 
 /// What the plugin reported.
@@ -66,6 +68,7 @@ impl Link {
             flags: Mutex::default(),
             fault: Mutex::default(),
             spans: Mutex::default(),
+            said: Said::default(),
             ends: Ends::new(plugin, Limits::CONTRACT),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
@@ -127,6 +130,11 @@ impl Link {
     /// as the rest of a short step.
     pub(super) fn add_steps(&self, n: u64) {
         self.steps.store(self.steps.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Steps that the engine has begun.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// Steps that the engine made since the last question. One asks at a time.

@@ -115,9 +115,10 @@ impl Array {
     /// Number of elements, 0 of an array that cannot be one.
     #[inline]
     fn readable(self) -> usize {
-        let sound = !self.ptr.is_null()
-            && self.stride > 0
-            && self.len.checked_mul(self.stride).is_some_and(|n| n <= isize::MAX as usize);
+        // Two numbers of 31 bits, as nearly all are, have a product that fits.
+        let fits = (self.len | self.stride) >> 31 == 0
+            || self.len.checked_mul(self.stride).is_some_and(|n| n <= isize::MAX as usize);
+        let sound = !self.ptr.is_null() && self.stride > 0 && fits;
         if sound { self.len } else { 0 }
     }
 

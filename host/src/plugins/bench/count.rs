@@ -24,6 +24,11 @@ pub(super) struct Counting {
 }
 
 impl Counting {
+    /// Nothing ended and nothing went wrong.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.ended.is_empty() && self.fault.is_none()
+    }
+
     #[cold]
     fn over(&mut self, task: u64, finish: Finish) {
         self.ended.push(task);

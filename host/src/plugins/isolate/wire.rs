@@ -116,11 +116,14 @@ impl<'a> Push<'a> {
     }
 }
 
-impl Chunks for Push<'_> {
-    unsafe fn chunks(&mut self, chunks: Array) -> bool {
+// SAFETY: the number is no other's.
+unsafe impl Chunks for Push<'_> {
+    const KIND: u8 = 1;
+
+    unsafe fn chunks(&mut self, chunks: &Array) -> bool {
         self.packer.clear();
         // SAFETY: the caller vouches for the chunks.
-        unsafe { pack_chunks(&mut self.packer, chunks) };
+        unsafe { pack_chunks(&mut self.packer, *chunks) };
         self.home.send(Frame::Chunks, self.packer.bytes());
         // SAFETY: as above; an all-zero chunk is valid.
         for chunk in unsafe { chunks.iter::<Chunk>() }.filter(|chunk| chunk.finish != FINISH_NONE) {
