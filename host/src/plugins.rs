@@ -26,6 +26,7 @@ pub mod proof;
 mod register;
 pub mod services;
 mod spans;
+mod steps;
 mod strict;
 pub mod template;
 pub mod transport;

@@ -21,10 +21,11 @@ use parking_lot::RwLock;
 
 use super::breach;
 use super::engine::{Engine, Load, Next, Receiver, Taken};
-use super::failed::{Failed, Said, SaidOut, failure};
+use super::failed::{Failed, failure};
 use super::link::Link;
 use super::load::Library;
 use super::services;
+use super::steps::SaidOut;
 use super::strict::{self, Call};
 use crate::generate::{Bias, Failure, Finish, Logprobs, More, Piece, Request};
 
@@ -75,7 +76,7 @@ impl EngineHandle {
             link,
             engine: RwLock::new(Some(Instance(engine))),
             driven: AtomicPtr::new(engine),
-            said: Said::out(link),
+            said: link.steps.said_out(),
         }
     }
 
@@ -121,7 +122,7 @@ impl EngineHandle {
         let mut out = StepOut { state: STEP_MORE, flags: 0, until_ns: 0 };
         let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push: push::<C> };
         let _call = self.link.strict.enter(Call::Step);
-        self.link.add_steps(1);
+        self.link.steps.add(1);
         let inside = Inside::enter(self.link, chunks);
         // SAFETY: the engine lives until the driving thread, which this is, closes it (held by the strict shim in debug
         // builds); the sink's context lives for ever, `out` outlives the call.
@@ -135,7 +136,7 @@ impl EngineHandle {
     #[cold]
     #[inline(never)]
     fn said(&self, code: u32) -> (u32, Failed) {
-        (code, self.link.said.take(self.link.steps()))
+        (code, self.link.steps.said())
     }
 
     /// `[control]` As [`Engine::close`], with the plugin's own words about a failure.

@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::failed::Said;
 use super::isolate::bell::Bell;
 use super::spans::Spans;
+use super::steps::Steps;
 use super::strict::Strict;
 use super::transport::{Ends, Limits};
 
@@ -22,9 +22,7 @@ pub struct Link {
     /// Id of the plugin, for its metrics.
     pub plugin: String,
     pub(super) heartbeat: AtomicU64,
-    /// Steps of the engine, and how many of them were asked for.
-    steps: AtomicU64,
-    taken: AtomicU64,
+    pub(super) steps: Steps,
     /// The rules of the worker.
     pub(super) strict: Strict,
     epoch: Mutex<u64>,
@@ -35,7 +33,6 @@ pub struct Link {
     ends: Ends,
     fault: Mutex<Fault>,
     pub(super) spans: Mutex<Spans>,
-    pub(super) said: Said,
 }
 
 /// What the plugin reported.
@@ -59,8 +56,7 @@ impl Link {
         let link: &'static Link = Box::leak(Box::new(Link {
             plugin: plugin.to_owned(),
             heartbeat: AtomicU64::new(0),
-            steps: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
+            steps: Steps::default(),
             strict: Strict::default(),
             epoch: Mutex::new(0),
             changed: Condvar::new(),
@@ -68,7 +64,6 @@ impl Link {
             flags: Mutex::default(),
             fault: Mutex::default(),
             spans: Mutex::default(),
-            said: Said::default(),
             ends: Ends::new(plugin, Limits::CONTRACT),
         }));
         known().write().insert(std::ptr::from_ref(link) as usize, link);
@@ -126,21 +121,9 @@ impl Link {
         self.heartbeat.load(Ordering::Relaxed)
     }
 
-    /// The engine made so many steps. Said by its driver alone, and so without a locked instruction, which would cost as much
-    /// as the rest of a short step.
-    pub(super) fn add_steps(&self, n: u64) {
-        self.steps.store(self.steps.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// Steps that the engine has begun.
-    pub(super) fn steps(&self) -> u64 {
-        self.steps.load(Ordering::Relaxed)
-    }
-
     /// Steps that the engine made since the last question. One asks at a time.
     pub fn take_steps(&self) -> u64 {
-        let all = self.steps.load(Ordering::Relaxed);
-        all.saturating_sub(self.taken.swap(all, Ordering::Relaxed))
+        self.steps.take()
     }
 
     /// Number of wakes so far. Read it before looking for work, give it to [`Link::wait`] after finding none.

@@ -58,7 +58,7 @@ impl News {
             (Frame::Series | Frame::Values | Frame::Breaches, None) => {}
             (Frame::Report, _) => {
                 let (report, beats, steps) = unpack_report(bytes)?;
-                self.link.add_steps(steps);
+                self.link.steps.add(steps);
                 *load.lock() = report;
                 // Only what is new counts as a sign of life.
                 let new = beats.saturating_sub(self.beats);
