@@ -1,5 +1,6 @@
 //! Holds `include/cascadia_plugin.h` equal to the contract, as a C11 and as a C++17 compiler see it: size, offset and type
-//! of every field of `abi.lock`, every constant, the manifest that its macro makes, the wall of `cascadia_plugin.hpp`.
+//! of every field of `abi.lock`, every constant, the manifest that its macro makes, the wall of `cascadia_plugin.hpp`. What
+//! `cascadia_sdk.h` makes of an engine is driven through its tables.
 //!
 //! `ABI_BLESS=1 cargo test -p cascadia-plugin-api --test header` writes the header's generated part anew.
 
@@ -416,6 +417,30 @@ fn no_exception_passes_the_wall_of_the_cpp_header() {
     let expected = "0\n2 too long {\"have\":2}\n4 no error \n11 the plugin ran out of memory \n13 a bug \n\
                     13 the plugin threw something that is no std::exception \n5\n";
     assert_eq!(CPP.run("wall", program), expected);
+}
+
+#[test]
+fn an_engine_of_the_sdk_header_keeps_the_contract_in_both_languages() {
+    let program = include_str!("header/sdk.c");
+    let expected = include_str!("header/sdk.txt");
+    for language in [C, CPP] {
+        let printed = language.run("sdk", program);
+        for (line, (found, expected)) in printed.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(found, expected, "{}, line {} of sdk.txt", language.compiler, line + 1);
+        }
+        assert_eq!(printed.lines().count(), expected.lines().count(), "{}", language.compiler);
+    }
+}
+
+#[test]
+fn an_option_with_a_field_of_another_type_does_not_compile() {
+    let sound = include_str!("header/sdk.c");
+    let wrong = sound.replace("int64_t threads, fast;", "int threads; int64_t fast;");
+    assert_ne!(sound, wrong);
+    for language in [C, CPP] {
+        let told = language.try_compile("sdk-wrong", &wrong, &[]).expect_err("it compiles");
+        assert!(told.contains("negative"), "{told}");
+    }
 }
 
 #[test]
