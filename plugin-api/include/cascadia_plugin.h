@@ -6,7 +6,10 @@
  *
  * A plugin is a shared library that exports one constant, `cascadia_entry` (CASCADIA_ENTRY), and carries a manifest in an
  * ELF section (CASCADIA_MANIFEST). The host finds everything else with `get_extension("name/revision")`, the plugin finds
- * the host's services with `get_service`; null means absent. plugins/examples/echo-c is a whole plugin in one file.
+ * the host's services with `get_service`; null means absent.
+ *
+ * Begin with cascadia_sdk.h, which makes all tables of an engine out of four functions; plugins/examples/echo-c is a whole
+ * plugin on it. This header alone is for engines that need more than that one has.
  *
  * What always holds:
  * - Memory never changes owner. Arguments are borrowed for the call; results go out through callbacks, whose receiver

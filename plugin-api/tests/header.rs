@@ -1,11 +1,11 @@
 //! Holds `include/cascadia_plugin.h` equal to the contract, as a C11 and as a C++17 compiler see it: size, offset and type
-//! of every field of `abi.lock`, every constant, the manifest that its macro makes, the wall of `cascadia_plugin.hpp`.
+//! of every field of `abi.lock`, every constant, the manifest that its macro makes, the wall of `cascadia_plugin.hpp`. What
+//! `cascadia_sdk.h` makes of an engine is driven through its tables.
 //!
 //! `ABI_BLESS=1 cargo test -p cascadia-plugin-api --test header` writes the header's generated part anew.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use cascadia_plugin_api::abi::host::{self, dtype, level};
 use cascadia_plugin_api::abi::{chunk, code, engine, entry, ids, task};
@@ -13,62 +13,13 @@ use cascadia_plugin_api::ext::draft::{embeddings, kv_events, stage, token_mask, 
 use cascadia_plugin_api::ext::features;
 use cascadia_plugin_api::{lock, manifest};
 
-const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+#[path = "header/compiler.rs"]
+mod compiler;
+
+use compiler::{C, CPP};
+
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include/cascadia_plugin.h");
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugins/examples/echo-c/echo.c");
-
-/// A language, as a plugin author compiles it.
-#[derive(Clone, Copy)]
-struct Language {
-    compiler: &'static str,
-    standard: &'static str,
-    /// How `-x` calls it.
-    name: &'static str,
-    package: &'static str,
-}
-
-const C: Language = Language { compiler: "cc", standard: "-std=c11", name: "c", package: "gcc or clang" };
-const CPP: Language =
-    Language { compiler: "c++", standard: "-std=c++17", name: "c++", package: "g++ or clang++" };
-
-impl Language {
-    /// Compiles `source` with no warning left; the file that was made.
-    fn compile(self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("header");
-        std::fs::create_dir_all(&folder).expect("the test's folder can be made");
-        let stem = folder.join(format!("{name}-{}", self.standard.trim_start_matches("-std=")));
-        let (input, output) = (stem.with_added_extension("src"), stem.with_added_extension("out"));
-        std::fs::write(&input, source).expect("the source can be written");
-        let ran = Command::new(self.compiler)
-            .args([self.standard, "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-pedantic"])
-            .args(["-I", INCLUDE, "-x", self.name])
-            .args([&input, Path::new("-o"), &output])
-            .args(flags)
-            .output()
-            .unwrap_or_else(|e| panic!("{} does not run ({e}); install {}", self.compiler, self.package));
-        assert!(
-            ran.status.success(),
-            "{} refuses {}:\n{}",
-            self.compiler,
-            input.display(),
-            excerpt(&String::from_utf8_lossy(&ran.stderr))
-        );
-        output
-    }
-
-    /// Compiles and runs a program; what it printed.
-    fn run(self, name: &str, source: &str) -> String {
-        let program = self.compile(name, source, &[]);
-        let ran = Command::new(&program).output().expect("the program runs");
-        assert!(ran.status.success(), "{} ended with {}", program.display(), ran.status);
-        String::from_utf8(ran.stdout).expect("the program prints UTF-8")
-    }
-}
-
-/// What a compiler said, short enough to be read.
-fn excerpt(said: &str) -> String {
-    said.lines().take(20).map(|line| line.chars().take(200).chain(['\n']).collect::<String>()).collect()
-}
 
 // ---- Layout ----
 
@@ -469,10 +420,34 @@ fn no_exception_passes_the_wall_of_the_cpp_header() {
 }
 
 #[test]
+fn an_engine_of_the_sdk_header_keeps_the_contract_in_both_languages() {
+    let program = include_str!("header/sdk.c");
+    let expected = include_str!("header/sdk.txt");
+    for language in [C, CPP] {
+        let printed = language.run("sdk", program);
+        for (line, (found, expected)) in printed.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(found, expected, "{}, line {} of sdk.txt", language.compiler, line + 1);
+        }
+        assert_eq!(printed.lines().count(), expected.lines().count(), "{}", language.compiler);
+    }
+}
+
+#[test]
+fn an_option_with_a_field_of_another_type_does_not_compile() {
+    let sound = include_str!("header/sdk.c");
+    let wrong = sound.replace("int64_t threads, fast;", "int threads; int64_t fast;");
+    assert_ne!(sound, wrong);
+    for language in [C, CPP] {
+        let told = language.try_compile("sdk-wrong", &wrong, &[]).expect_err("it compiles");
+        assert!(told.contains("negative"), "{told}");
+    }
+}
+
+#[test]
 fn the_example_compiles_in_both_languages() {
     let source = std::fs::read_to_string(EXAMPLE).expect("the example is readable");
     for language in [C, CPP] {
-        let library = language.compile("echo", &source, &[&LIBRARY[..], &["-pthread"]].concat());
+        let library = language.compile("echo", &source, &LIBRARY);
         let (bytes, _) = section(&library, manifest::SECTION);
         assert!(
             bytes.starts_with(b"{\"manifest\":1,\"id\":\"echo-c\""),

@@ -9,7 +9,7 @@ use std::path::Path;
 pub enum Language {
     /// The SDK's traits.
     Rust,
-    /// The header.
+    /// The headers.
     C,
 }
 
@@ -40,7 +40,8 @@ const SDK: &[File] = from!("plugin-api":
     "src/sdk/ext/token_mask.rs", "src/sdk/ext/tokenize.rs",
 );
 const C: &[File] = from!("templates/plugin-c": "Makefile", "README.md");
-const HEADERS: &[File] = from!("plugin-api/include": "cascadia_plugin.h", "cascadia_plugin.hpp");
+const HEADERS: &[File] =
+    from!("plugin-api/include": "cascadia_plugin.h", "cascadia_plugin.hpp", "cascadia_sdk.h");
 const ENGINE_C: &str = include_str!("../../../plugins/examples/echo-c/echo.c");
 
 impl Language {
@@ -138,12 +139,15 @@ mod tests {
         let mut found = BTreeSet::from(["abi.frozen", "abi.lock"].map(str::to_owned));
         sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugin-api/src"), "src/", &mut found);
         assert_eq!(found, SDK.iter().map(|(at, _)| (*at).to_owned()).collect());
+        let mut headers = BTreeSet::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugin-api/include"), "", &mut headers);
+        assert_eq!(headers, HEADERS.iter().map(|(at, _)| (*at).to_owned()).collect());
     }
 
     #[test]
     fn a_project_has_its_own_name_everywhere() {
         for language in [Language::Rust, Language::C] {
-            let own = |at: &str| !at.starts_with("sdk/src/") && !at.starts_with("cascadia_plugin");
+            let own = |at: &str| !at.starts_with("sdk/src/") && !at.starts_with("cascadia_");
             for (at, text) in language.files("fast-llm").into_iter().filter(|(at, _)| own(at)) {
                 for old in ["my-engine", "my_engine", "@VERSION@"] {
                     assert!(!text.contains(old), "{at} has {old}");
