@@ -168,6 +168,13 @@ impl Assembler {
     }
 
     fn take(&mut self, bytes: &[u8]) -> bool {
+        // Nearly always: whole characters, and nothing to look for.
+        if self.stops.is_idle() && self.joiner.is_empty() {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                self.shown.push_str(text);
+                return false;
+            }
+        }
         self.text.clear();
         self.joiner.push(bytes, &mut self.text);
         !self.text.is_empty() && self.stops.push(&self.text, &mut self.shown)

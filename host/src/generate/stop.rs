@@ -14,6 +14,11 @@ impl Matcher {
         Matcher { stops: stops.into_iter().filter(|s| !s.is_empty()).collect(), held: String::new() }
     }
 
+    /// Whether there is nothing to look for: every piece is shown as it is.
+    pub fn is_idle(&self) -> bool {
+        self.stops.is_empty()
+    }
+
     /// Takes a piece; appends to `out` what may be shown. True when a stop string is complete: nothing of it or behind
     /// it is shown, and no more pieces may come.
     pub fn push(&mut self, piece: &str, out: &mut String) -> bool {

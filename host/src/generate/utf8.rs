@@ -8,6 +8,11 @@ pub struct Joiner {
 }
 
 impl Joiner {
+    /// Whether no character is begun.
+    pub fn is_empty(&self) -> bool {
+        self.tail.is_empty()
+    }
+
     /// Appends to `out` what is complete after `bytes`. Each run of bytes that can be no character becomes one U+FFFD.
     pub fn push(&mut self, bytes: &[u8], out: &mut String) {
         if self.tail.is_empty() {

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -115,44 +115,65 @@ async fn converse(
     }
     let token = connection.token.clone();
     let answer = service_fn(move |request| Sure(service(request, connection.clone())));
-    let http = async move {
-        let patience = limits.header_timeout;
-        let Some(acceptor) = tls else {
-            let mut socket = socket;
-            let Ok(Ok(begun)) = tokio::time::timeout(patience, Begun::read(&mut socket)).await else {
-                // Too little came in time, or it has gone.
-                return Ok(());
-            };
-            let two = begun.is_two();
-            let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
-            return speak(socket, two, limits, answer, |socket| socket.farewell(FAREWELL)).await;
-        };
-        let shaken = Box::pin(acceptor.accept(Socket::new(socket, &[], limits.write_timeout)));
-        match tokio::time::timeout(patience, shaken).await {
-            Ok(Ok(stream)) => {
-                let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                let farewell = |mut stream: TlsStream<Socket>| async move {
-                    // Its word of farewell; a client that has gone needs none.
-                    if tokio::time::timeout(FAREWELL, stream.shutdown()).await.is_ok() {
-                        stream.into_inner().0.farewell(FAREWELL).await;
-                    }
-                };
-                // Boxed: a connection's memory is that of the largest kind, and this one is rare and large.
-                Box::pin(speak(stream, two, limits, answer, farewell)).await
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "no TLS");
-                Ok(())
-            }
-            Err(_) => Ok(()),
+    let mut http: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> = match tls {
+        Some(acceptor) => Box::pin(secretly(socket, acceptor, limits, answer)),
+        None => Box::pin(openly(socket, limits, answer)),
+    };
+    let mut cancelled = pin!(token.cancelled());
+    let mut asked = false;
+    let ended = std::future::poll_fn(|cx| {
+        // Asked once it wakes this task when it comes true; asking with every token would cost a lock each.
+        let ask = !std::mem::replace(&mut asked, true) || token.is_cancelled();
+        if ask && cancelled.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        http.as_mut().poll(cx)
+    });
+    if let Err(error) = ended.await {
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// Speaks HTTP over a plain connection; the client's first bytes say which.
+async fn openly<S>(socket: TcpStream, limits: Limits, answer: S) -> hyper::Result<()>
+where
+    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Unpin,
+    S::Future: Send + Unpin + 'static,
+{
+    // Boxed, and gone before the first request: a connection's memory is that of its largest moment.
+    let begun = Box::pin(tokio::time::timeout(limits.header_timeout, Begun::read(socket)));
+    let Ok(Ok((socket, begun))) = begun.await else {
+        // Too little came in time, or it has gone.
+        return Ok(());
+    };
+    let two = begun.is_two();
+    let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
+    speak(socket, two, limits, answer, |socket| socket.farewell(FAREWELL)).await
+}
+
+/// Speaks HTTP over TLS, of the kind that the client and the acceptor agree on.
+async fn secretly<S>(socket: TcpStream, acceptor: TlsAcceptor, limits: Limits, answer: S) -> hyper::Result<()>
+where
+    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Unpin,
+    S::Future: Send + Unpin + 'static,
+{
+    let shaken = acceptor.accept(Socket::new(socket, &[], limits.write_timeout));
+    let stream = match tokio::time::timeout(limits.header_timeout, shaken).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "no TLS");
+            return Ok(());
+        }
+        Err(_) => return Ok(()),
+    };
+    let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let farewell = |mut stream: TlsStream<Socket>| async move {
+        // Its word of farewell; a client that has gone needs none.
+        if tokio::time::timeout(FAREWELL, stream.shutdown()).await.is_ok() {
+            stream.into_inner().0.farewell(FAREWELL).await;
         }
     };
-    tokio::select! {
-        ended = http => if let Err(error) = ended {
-            tracing::debug!(%error, "connection ended");
-        },
-        () = token.cancelled() => {}
-    }
+    speak(stream, two, limits, answer, farewell).await
 }
 
 /// Speaks HTTP over a connection to its end, and then says farewell.
@@ -180,12 +201,15 @@ where
             .serve_connection(io, answer);
         return Box::pin(served).await;
     }
-    let mut one = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .serve_connection(io, answer);
+    // Boxed, or it would lie in this future twice: where it is made and where it stays.
+    let mut one = Box::new(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .serve_connection(io, answer),
+    );
     let ended = std::future::poll_fn(|cx| one.poll_without_shutdown(cx)).await;
-    farewell(one.into_parts().io.into_inner()).await;
+    Box::pin(farewell(one.into_parts().io.into_inner())).await;
     ended
 }
 
@@ -206,7 +230,7 @@ struct Begun {
 }
 
 impl Begun {
-    async fn read(socket: &mut TcpStream) -> std::io::Result<Begun> {
+    async fn read(mut socket: TcpStream) -> std::io::Result<(TcpStream, Begun)> {
         let mut begun = Begun { bytes: [0; PREFACE.len()], length: 0 };
         while begun.length < PREFACE.len() && PREFACE.starts_with(begun.bytes()) {
             match socket.read(&mut begun.bytes[begun.length..]).await? {
@@ -214,7 +238,7 @@ impl Begun {
                 n => begun.length += n,
             }
         }
-        Ok(begun)
+        Ok((socket, begun))
     }
 
     fn bytes(&self) -> &[u8] {

@@ -1,9 +1,10 @@
 //! An answer as a body: takes all that waits at once, stamps its delivery, and ends its generations when it is dropped.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tokio::time::Sleep;
 
 use crate::generate::{Cause, End, Usage};
@@ -30,24 +31,55 @@ pub struct Stream {
     /// Since when there were no bytes.
     quiet: Instant,
     /// Never later than the silence is over: it is set anew when it ends, not with every token.
-    silence: std::pin::Pin<Box<Sleep>>,
+    silence: Silence,
 }
 
 struct Running {
-    choices: Vec<Generation>,
-    /// How those that have ended did.
-    ends: Vec<Option<(End, Usage)>>,
+    /// Nearly always one, which then lies in the stream itself.
+    choices: SmallVec<[Choice; 1]>,
     tail: Box<dyn Tail>,
     _tickets: Vec<Ticket>,
+}
+
+struct Choice {
+    generation: Generation,
+    /// How it ended.
+    end: Option<(End, Usage)>,
+}
+
+/// A timer that is looked at only when it can be over: it stays set for the task that polls it.
+struct Silence {
+    timer: std::pin::Pin<Box<Sleep>>,
+    /// Who is woken by it.
+    set_for: Option<Waker>,
+}
+
+impl Silence {
+    fn new() -> Silence {
+        Silence { timer: Box::pin(tokio::time::sleep(SILENCE)), set_for: None }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<()> {
+        let set = self.set_for.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if set && now < self.timer.deadline().into_std() {
+            return Poll::Pending;
+        }
+        self.set_for = Some(cx.waker().clone());
+        self.timer.as_mut().poll(cx)
+    }
+
+    fn reset(&mut self, at: Instant) {
+        self.timer.as_mut().reset(at.into());
+        self.set_for = None;
+    }
 }
 
 impl Stream {
     /// The body of an answer with these choices; `early` when its head leaves before the first token.
     pub fn new(choices: Vec<Generation>, tail: Box<dyn Tail>, tickets: Vec<Ticket>, early: bool) -> Stream {
-        let ends = choices.iter().map(|_| None).collect();
-        let running = Running { choices, ends, tail, _tickets: tickets };
-        let silence = Box::pin(tokio::time::sleep(SILENCE));
-        Stream { running: Some(running), greet: early, quiet: Instant::now(), silence }
+        let choices = choices.into_iter().map(|generation| Choice { generation, end: None }).collect();
+        let running = Running { choices, tail, _tickets: tickets };
+        Stream { running: Some(running), greet: early, quiet: Instant::now(), silence: Silence::new() }
     }
 
     /// The next bytes; none at the end.
@@ -59,12 +91,12 @@ impl Stream {
         // The moment of delivery: from here on the bytes are the connection's.
         let now = Instant::now();
         let Poll::Ready(bytes) = running.poll_bytes(cx, now) else {
-            while self.silence.as_mut().poll(cx).is_ready() {
+            while self.silence.poll(cx, now).is_ready() {
                 let over = self.quiet.elapsed() >= SILENCE;
                 if over {
                     self.quiet = now;
                 }
-                self.silence.as_mut().reset((self.quiet + SILENCE).into());
+                self.silence.reset(self.quiet + SILENCE);
                 if over {
                     cx.waker().wake_by_ref();
                     return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
@@ -73,7 +105,7 @@ impl Stream {
             return Poll::Pending;
         };
         self.quiet = now;
-        if running.ends.iter().all(Option::is_some) {
+        if running.is_over() {
             self.running = None;
         }
         Poll::Ready((!bytes.is_empty()).then(|| Bytes::from(bytes)))
@@ -89,43 +121,49 @@ impl Running {
     /// What waits of any choice, and the tail behind the last of all.
     fn poll_bytes(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Vec<u8>> {
         let (mut bytes, mut any) = (Vec::new(), false);
-        for (choice, end) in self.choices.iter_mut().zip(&mut self.ends) {
+        for Choice { generation, end } in &mut self.choices {
             if end.is_some() {
                 continue;
             }
-            let Poll::Ready(ready) = choice.flight().poll_ready(cx) else { continue };
+            let Poll::Ready(ready) = generation.flight().poll_ready(cx) else { continue };
             any = true;
-            choice.hand_over(&ready, now);
+            generation.hand_over(&ready, now);
             if bytes.is_empty() {
                 bytes = ready.bytes;
             } else {
                 bytes.extend_from_slice(&ready.bytes);
             }
             if let Some(how) = ready.end {
-                *end = Some((how, choice.flight().outcome().usage));
+                *end = Some((how, generation.flight().outcome().usage));
             }
         }
         if !any {
             return Poll::Pending;
         }
-        let failed = self.ends.iter().flatten().any(|(end, _)| !end.is_answer());
-        if failed {
+        if self.ends().any(|(end, _)| !end.is_answer()) {
             self.give_up_the_others();
         }
-        if self.ends.iter().all(Option::is_some) {
-            let ends: Vec<_> = self.ends.iter().flatten().cloned().collect();
+        if self.is_over() {
+            let ends: Vec<_> = self.ends().cloned().collect();
             self.tail.write(&ends, &mut bytes);
         }
         Poll::Ready(bytes)
     }
 
+    /// How those that have ended did.
+    fn ends(&self) -> impl Iterator<Item = &(End, Usage)> {
+        self.choices.iter().filter_map(|choice| choice.end.as_ref())
+    }
+
+    fn is_over(&self) -> bool {
+        self.choices.iter().all(|choice| choice.end.is_some())
+    }
+
     /// One choice has failed: the answer is none, so the others are not worth their work.
     fn give_up_the_others(&mut self) {
-        for (choice, end) in self.choices.iter().zip(&mut self.ends) {
-            if end.is_none() {
-                choice.cancel(Cause::Sibling);
-                *end = Some((End::Cancelled(Cause::Sibling), choice.flight().outcome().usage));
-            }
+        for Choice { generation, end } in self.choices.iter_mut().filter(|choice| choice.end.is_none()) {
+            generation.cancel(Cause::Sibling);
+            *end = Some((End::Cancelled(Cause::Sibling), generation.flight().outcome().usage));
         }
     }
 }

@@ -268,7 +268,8 @@ impl Worker {
                 break;
             }
             self.admit();
-            let mut receiver = Reception { worker: self, ahead: false, now: None, wakers: &mut wakers };
+            let mut receiver =
+                Reception { worker: self, ahead: false, now: None, pieces: 0, wakers: &mut wakers };
             let stepped = self.engine.step(STEP_BUDGET, &mut receiver);
             let ahead = receiver.ahead;
             drop(receiver);
@@ -359,6 +360,8 @@ struct Reception<'a> {
     ahead: bool,
     /// When the push came; one look at the clock for all its pieces.
     now: Option<Instant>,
+    /// Pieces of the push.
+    pieces: u64,
     /// Who waits for what the push brought. They are woken together at its end: a body that runs at once, on another
     /// core, would wait for the locks of the pieces that are still to be delivered.
     wakers: &'a mut Vec<Waker>,
@@ -367,6 +370,7 @@ struct Reception<'a> {
 impl Reception<'_> {
     fn pushed(&mut self) {
         self.now = None;
+        self.worker.pieces.fetch_add(std::mem::take(&mut self.pieces), Ordering::Relaxed);
         self.wakers.drain(..).for_each(Waker::wake);
     }
 }
@@ -381,7 +385,7 @@ impl Drop for Reception<'_> {
 impl Receiver for Reception<'_> {
     fn piece(&mut self, task: u64, piece: Piece<'_>) {
         let worker = self.worker;
-        worker.pieces.fetch_add(1, Ordering::Relaxed);
+        self.pieces += 1;
         let finishes = piece.more.finish.is_some();
         let flight = {
             let mut inner = worker.inner.lock();

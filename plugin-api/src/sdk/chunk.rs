@@ -1,6 +1,8 @@
 //! What an engine pushes, and the sink it pushes into.
 #![expect(unsafe_code, reason = "calls the host's push")]
 
+use std::cell::Cell;
+
 use super::Error;
 use crate::abi;
 use crate::abi::chunk as wire;
@@ -52,6 +54,7 @@ pub struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
+    #[inline]
     fn wire(&self) -> wire::Chunk {
         let (finish, error) = match self.finish {
             Finish::No => (wire::FINISH_NONE, None),
@@ -105,9 +108,30 @@ pub struct Sink {
     pub(super) ended: Option<Vec<u64>>,
 }
 
+thread_local! {
+    /// The batch of this thread's last sink: as many chunks follow in each step, and a block of memory a step costs more than
+    /// what is written into it.
+    static SPARE: Cell<Vec<wire::Chunk>> = const { Cell::new(Vec::new()) };
+}
+
+/// Chunks that a thread keeps room for between steps.
+const SPARE_CHUNKS: usize = 4096;
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.clear();
+        if batch.capacity() <= SPARE_CHUNKS {
+            // A thread that is ending keeps nothing.
+            let _kept = SPARE.try_with(|spare| spare.set(batch));
+        }
+    }
+}
+
 impl Sink {
     pub(super) fn new(inner: abi::engine::Sink) -> Sink {
-        Sink { inner, batch: Vec::new(), stopped: false, ended: None }
+        let batch = SPARE.try_with(Cell::take).unwrap_or_default();
+        Sink { inner, batch, stopped: false, ended: None }
     }
 
     /// The sink of the boundary, for an engine in another language behind this one. It may be pushed into from this
@@ -118,12 +142,20 @@ impl Sink {
 
     /// Delivers a batch. One call for all tasks of a step is the cheap way.
     pub fn push(&mut self, chunks: &[Chunk<'_>]) -> Flow {
-        if let Some(ended) = &mut self.ended {
-            ended.extend(chunks.iter().filter(|c| c.finish != Finish::No).map(|c| c.task));
-        }
-        if !self.stopped && !chunks.is_empty() {
-            self.batch.clear();
-            self.batch.extend(chunks.iter().map(Chunk::wire));
+        self.push_each(chunks.iter().copied())
+    }
+
+    /// As [`Sink::push`], of chunks that are made one by one.
+    pub fn push_each<'a>(&mut self, chunks: impl IntoIterator<Item = Chunk<'a>>) -> Flow {
+        self.batch.clear();
+        let ended = &mut self.ended;
+        self.batch.extend(chunks.into_iter().map(|chunk| {
+            if let (Some(ended), true) = (ended.as_mut(), chunk.finish != Finish::No) {
+                ended.push(chunk.task);
+            }
+            chunk.wire()
+        }));
+        if !self.stopped && !self.batch.is_empty() {
             // SAFETY: the host lends the callback for this step; the chunks and what they view live through the call.
             let answer = unsafe { (self.inner.push)(self.inner.ctx, Array::new(&self.batch)) };
             self.stopped = answer == abi::engine::SINK_STOP;

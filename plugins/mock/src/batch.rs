@@ -42,6 +42,8 @@ pub(crate) struct Batch {
     log: SharedLog,
     tick: u64,
     pace: u64,
+    /// A task in progress was asked for something that is looked for before each step.
+    tricks: bool,
     block_size: u64,
 }
 
@@ -58,6 +60,7 @@ impl Batch {
             cache: Cache::new(options.prefix_cache, Arc::clone(&log)),
             log,
             tick: 0,
+            tricks: false,
             pace: options.pace_ns(),
             block_size: options.kv_block_size,
         }
@@ -68,6 +71,7 @@ impl Batch {
         let task = &run.task;
         run.cached = self.cache.take(&task.cache_salt, &task.adapter, &task.tokens, now);
         run.start(now, self.pace);
+        self.tricks |= run.order.slow_step_ms > 0 || run.order.push_from_thread || run.order.unknown_finish;
         self.runs.push(run);
     }
 
@@ -162,6 +166,9 @@ impl Batch {
 
     /// A task that is due for the first time and holds the step up; each is told once.
     pub(crate) fn take_block(&mut self, now: u64) -> Option<Block> {
+        if !self.tricks {
+            return None;
+        }
         let tick = self.tick;
         let run = self.runs.iter_mut().find(|run| run.order.slow_step_ms > 0 && run.due(tick) <= now)?;
         let ms = std::mem::take(&mut run.order.slow_step_ms);
@@ -170,6 +177,9 @@ impl Batch {
 
     /// A breach that a task commits before its first chunk; each is told once.
     pub(crate) fn take_breach(&mut self, now: u64) -> Option<(u64, Breach)> {
+        if !self.tricks {
+            return None;
+        }
         let tick = self.tick;
         self.runs.iter_mut().filter(|run| run.due(tick) <= now).find_map(|run| {
             if std::mem::take(&mut run.order.push_from_thread) {
@@ -219,6 +229,7 @@ impl Batch {
             }
             stays
         });
+        self.tricks &= !runs.is_empty();
         if ticked {
             self.tick = next_beat(self.tick, self.pace, now);
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cascadia_plugin_api::abi::chunk::FINISH_NONE;
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{
-    Card, Chunk, Engine, Error, Extensions, Flow, GrammarKind, Level, Load, MaskFiller, Masks, Next, Pause,
+    Card, Engine, Error, Extensions, Flow, GrammarKind, Level, Load, MaskFiller, Masks, Next, Pause,
     Progress, Result, Sink, Task, Worker, log, now_ns, spawn,
 };
 use parking_lot::Mutex;
@@ -155,8 +155,7 @@ impl Mock {
         }
         let lost = self.inbox.lock().settle(&mut batch);
         self.meter.book(batch.chunks(), lost);
-        let chunks: Vec<Chunk<'_>> = batch.chunks().iter().map(Delivery::chunk).collect();
-        let flow = sink.push(&chunks);
+        let flow = sink.push_each(batch.chunks().iter().map(Delivery::chunk));
         batch.pushed();
         if flow == Flow::Stop {
             return Ok(Next::Idle);

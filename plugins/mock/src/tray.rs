@@ -73,13 +73,32 @@ impl Delivery {
         }
     }
 
+    /// Empties it in place: its three hundred bytes stay where they are, and most of them are as they should be.
     fn reset(&mut self, task: u64, now: u64) {
-        let mut kept = std::mem::take(self);
-        kept.tokens.clear();
-        kept.bytes.clear();
-        kept.logprobs.clear();
-        let (tokens, bytes, logprobs) = (kept.tokens, kept.bytes, kept.logprobs);
-        *self = Delivery { task, tokens, bytes, logprobs, timestamp_ns: now, ..Delivery::default() };
+        let Delivery {
+            task: of,
+            tokens,
+            bytes,
+            detokenized,
+            logprobs,
+            top_ids,
+            top_logprobs,
+            top_k,
+            prompt_logprobs,
+            prompt_tokens,
+            cached_tokens,
+            stop_token,
+            ending,
+            nan,
+            timestamp_ns,
+        } = self;
+        (*of, *timestamp_ns) = (task, now);
+        (*detokenized, *nan, *top_k) = (false, false, 0);
+        (*prompt_tokens, *cached_tokens, *stop_token) = (None, None, None);
+        *ending = Ending::No;
+        [tokens, top_ids].into_iter().for_each(Vec::clear);
+        [logprobs, top_logprobs, prompt_logprobs].into_iter().for_each(Vec::clear);
+        bytes.clear();
     }
 }
 
