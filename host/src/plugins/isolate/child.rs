@@ -68,8 +68,13 @@ pub fn run(call: &Call) -> i32 {
     let home = Home::new(writer);
     let teller = Teller::new(home.clone());
     let lines = Arc::clone(&teller);
-    let write = move |level, target: &str, part: Option<&str>, text: &str| {
-        lines.line(level, (target == "plugin").then_some(part).flatten(), text);
+    let write = move |line: &logs::Line<'_>| {
+        lines.line(
+            line.level,
+            (line.target == "plugin").then_some(line.part).flatten(),
+            line.span,
+            line.text,
+        );
     };
     logs::forward(call.level, Box::new(write));
     services::start(teller.ledger(), call.level);
