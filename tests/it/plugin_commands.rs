@@ -91,6 +91,15 @@ fn check_passes_the_mock_and_names_what_a_broken_one_does() {
 }
 
 #[test]
+fn a_step_over_its_budget_is_told_and_no_fault() {
+    let mock = setup::plugin("mock");
+    let slow = r#"order={"slow_step_ms":80}"#;
+    let told = run(&["plugin", "check", text(&mock), "--only", "whatever the budget", "--option", slow]);
+    assert_eq!(told.status.code(), Some(0), "{}", told.output);
+    assert_eq!(told.output.matches(", over it").count(), 2, "not over an hour: {}", told.output);
+}
+
+#[test]
 fn check_notices_services_for_an_engine_that_is_gone_in_whatever_test_they_come() {
     let mock = setup::plugin("mock");
     let cycles =
@@ -121,7 +130,7 @@ fn an_engine_in_plain_c_passes_check_and_serves_a_chat() -> Result<()> {
 /// Edits of the example in C that break one rule; the test that must name it, and a word of its reason.
 type Breaker = (&'static [(&'static str, &'static str)], &'static str, &'static str);
 
-const BREAKERS: [Breaker; 9] = [
+const BREAKERS: [Breaker; 12] = [
     // The stop tokens are not looked at.
     (
         &[("if (s->stops[i] == s->token)", "if (s->stops[i] == s->token && s->task == 0)")],
@@ -188,6 +197,30 @@ const BREAKERS: [Breaker; 9] = [
         "5 blocks used of 4",
     ),
     (&[("if (e->closed) code = CASCADIA_CODE_CLOSED;", "")], "a closed engine takes no task", "was taken"),
+    // The room for a prompt is looked at, but not for one that is far beyond it.
+    (
+        &[("if (t->tokens.len >= CONTEXT) {", "if (t->tokens.len >= CONTEXT && t->tokens.len < 1000000) {")],
+        "a prompt of ten megabytes",
+        "SIGSEGV",
+    ),
+    // Only letters of ASCII are thought of.
+    (
+        &[(
+            "s->used = 1;\n",
+            "s->used = 1;\n    if (t->tokens.len > 0 && (cascadia_array_u32(t->tokens, t->tokens.len - 1) & 0xc0) == 0xc0) abort();\n",
+        )],
+        "a prompt cut inside a character",
+        "SIGABRT",
+    ),
+    // With little time nothing is begun.
+    (
+        &[(
+            "(void)budget_us, (void)err;",
+            "(void)err; out->state = CASCADIA_STEP_MORE, out->until_ns = 0;\n    if (budget_us < 100) return CASCADIA_CODE_OK;",
+        )],
+        "whatever the budget",
+        "with a budget of 1 us: 1 of 1 tasks have no finish",
+    ),
 ];
 
 #[test]
@@ -204,7 +237,7 @@ fn check_names_the_rule_that_an_engine_in_c_breaks() -> Result<()> {
         std::fs::write(&file, source)?;
         let library =
             cc::library(&file, &dir.path().join(format!("libbroken{n}.so")), &cc::Options::default())?;
-        let broken = run(&["plugin", "check", text(&library), "--only", test]);
+        let broken = run(&["plugin", "check", text(&library), "--only", test, "--timeout", "18"]);
         assert_eq!(broken.status.code(), Some(1), "{test}: {}{}", broken.output, broken.complaint);
         assert!(broken.output.contains("FAIL") && broken.output.contains(found), "{test}: {}", broken.output);
     }

@@ -19,6 +19,7 @@ mod fuzz;
 mod leaks;
 mod links;
 mod note;
+mod pace;
 mod page;
 mod refuse;
 mod rig;
@@ -125,6 +126,7 @@ const TESTS: &[&[Test]] = &[
     building::TESTS,
     answer::TESTS,
     refuse::TESTS,
+    pace::TESTS,
     cancel::TESTS,
     ending::TESTS,
     links::TESTS,
