@@ -11,6 +11,7 @@ pub mod alone;
 mod answer;
 mod ask;
 mod boundary;
+mod budget;
 mod building;
 mod cancel;
 mod ending;
@@ -126,7 +127,7 @@ const TESTS: &[&[Test]] = &[
     building::TESTS,
     answer::TESTS,
     refuse::TESTS,
-    pace::TESTS,
+    budget::TESTS,
     cancel::TESTS,
     ending::TESTS,
     links::TESTS,

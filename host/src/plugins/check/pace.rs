@@ -1,18 +1,7 @@
-//! The test of a step's budget: a hint, of which any is taken. Steps over it are told and no fault.
+//! What the steps of an engine are given, and what they take.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-use super::ask::Ask;
-use super::note::note;
-use super::rig::Rig;
-use super::{Outcome, Plan, Test};
-
-pub(super) const TESTS: &[Test] =
-    &[Test { name: "the work gets done whatever the budget of a step", run: budgets }];
-
-/// How far a step may go over its budget before that is told.
-const GRACE: Duration = Duration::from_millis(50);
 
 /// The budget of an engine's steps, and how long they took, in microseconds.
 pub(super) struct Pace {
@@ -28,7 +17,7 @@ impl Default for Pace {
 
 impl Pace {
     /// Gives every step from now on that budget.
-    fn set(&self, budget_us: u32) {
+    pub(super) fn set(&self, budget_us: u32) {
         self.budget.store(budget_us, Ordering::Relaxed);
         self.longest.store(0, Ordering::Relaxed);
     }
@@ -43,23 +32,7 @@ impl Pace {
     }
 
     /// The longest step since the budget was set.
-    fn longest(&self) -> Duration {
+    pub(super) fn longest(&self) -> Duration {
         Duration::from_micros(self.longest.load(Ordering::Relaxed))
     }
-}
-
-fn budgets(plan: &Plan) -> Outcome {
-    let rig = Rig::build(plan)?;
-    let mut told = Vec::new();
-    for (budget_us, words) in [(1, "1 us"), (10_000, "10 ms"), (u32::MAX, "an hour")] {
-        rig.pace().set(budget_us);
-        let task = rig.submit(&Ask::short(&rig.card))?;
-        note(&format!("step with a budget of {words}"));
-        rig.finish(&[task]).map_err(|why| format!("with a budget of {words}: {why}"))?;
-        let longest = rig.pace().longest();
-        let most = Duration::from_micros(budget_us.into()) + GRACE;
-        let over = if longest > most { ", over it" } else { "" };
-        told.push(format!("{:.1} ms at {words}{over}", longest.as_secs_f64() * 1e3));
-    }
-    Ok(format!("longest steps: {}", told.join(", ")))
 }
