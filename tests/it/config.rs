@@ -1,6 +1,7 @@
 //! The configuration: who set what, what is wrong with it, several plugins and models from one file, and SIGHUP.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, Client, chat, order, streamed, with};
@@ -416,6 +417,42 @@ fn the_log_level_reloads_in_both_directions() -> Result<()> {
     reload(&host, "configuration was read again");
     let before = refused()?;
     assert_eq!(refused()?, before, "nothing more is told");
+    Ok(())
+}
+
+#[test]
+fn the_log_level_of_an_isolated_engine_reloads_too() -> Result<()> {
+    let dir = TempDir::new();
+    let write = |level: &str| {
+        let text = format!("plugins.load = ['{}']\nlog.level = '{level}'\n", mock());
+        dir.file("host.toml", text).display().to_string()
+    };
+    let host = Host::start_bare(&["--config", &write("info"), "--isolate"]);
+    host.ready();
+    let lines =
+        || host.log_lines().iter().filter(|l| l["target"] == "plugin" && l["level"] == "DEBUG").count();
+    let spans = || -> Result<usize> {
+        assert_eq!(host.chat(&order("a b", &json!({"span": true})))?.content(), "a b");
+        Ok(lines())
+    };
+    assert_eq!(spans()?, 0);
+    write("debug");
+    reload(&host, "configuration was read again");
+    wait("a span of the engine", || match spans() {
+        Ok(n) if n > 0 => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    write("info");
+    reload(&host, "configuration was read again");
+    wait("the engine to be quiet", || {
+        // Several times as long as a line takes from there.
+        std::thread::sleep(Duration::from_millis(400));
+        let before = lines();
+        spans().map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(400));
+        if lines() == before { Ok(()) } else { Err(format!("{before}, then {}", lines())) }
+    });
+    assert!(!host.log().contains("engine failed"), "{}", host.log());
     Ok(())
 }
 

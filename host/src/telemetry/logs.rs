@@ -51,7 +51,7 @@ pub fn start(level: Level, format: Format) {
 
 static HANDLE: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Changes the most detailed level of what [`start`] writes.
+/// Changes the most detailed level of what [`start`] or [`forward`] writes.
 pub fn set_level(level: Level) {
     if let Some(Err(error)) = HANDLE.get().map(|handle| handle.reload(filter(level))) {
         tracing::warn!(%error, "the log level was not changed");
@@ -86,9 +86,10 @@ pub type Forward = dyn Fn(&Line<'_>) + Send + Sync;
 
 /// Starts logging into `write`, for a process whose lines another one prints.
 pub fn forward(level: Level, write: Box<Forward>) {
-    let filter = filter(level);
-    if tracing_subscriber::registry().with(filter).with(Forwarder(write)).try_init().is_err() {
-        tracing::debug!("logging was started before");
+    let (filter, handle) = reload::Layer::new(filter(level));
+    match tracing_subscriber::registry().with(filter).with(Forwarder(write)).try_init() {
+        Ok(()) => drop(HANDLE.set(handle)),
+        Err(_) => tracing::debug!("logging was started before"),
     }
 }
 

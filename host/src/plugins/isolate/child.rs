@@ -121,6 +121,13 @@ fn read(mut from: UnixStream, image: File, shared: &Arc<Shared>, teller: &Arc<Te
                     engine.cancel(task);
                 }
             }
+            Frame::Level => {
+                let number = Unpacker::new(&frame).word().ok().and_then(|n| u32::try_from(n).ok());
+                if let Some(level) = number.map(services::named) {
+                    logs::set_level(level);
+                    services::set_level(level);
+                }
+            }
             Frame::GiveUp => shared.give_up.store(true, Ordering::Relaxed),
             Frame::Close => {
                 let patience = Unpacker::new(&frame).word().unwrap_or(0);

@@ -43,6 +43,8 @@ kinds! {
     GiveUp = 4,
     /// To the child: end within so many milliseconds.
     Close = 5,
+    /// To the child: the number of the most detailed log level.
+    Level = 6,
     /// The engine is built: [`Built`].
     Built = 16,
     /// It is not: [`Unbuilt`].

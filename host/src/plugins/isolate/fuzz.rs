@@ -83,7 +83,7 @@ impl Side {
             Some(Frame::Taken | Frame::Failed | Frame::Closed) => {
                 drop(unpack_failure(&mut Unpacker::new(bytes)));
             }
-            Some(Frame::Cancel | Frame::GiveUp | Frame::Close | Frame::Breaches) | None => {}
+            Some(Frame::Cancel | Frame::GiveUp | Frame::Close | Frame::Level | Frame::Breaches) | None => {}
         }
     }
 }

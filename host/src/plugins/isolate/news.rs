@@ -98,17 +98,6 @@ fn print(plugin: &str, line: &Line) {
     }
 }
 
-/// A level as a frame has it.
-pub(super) fn number(level: tracing::Level) -> u32 {
-    match level {
-        tracing::Level::ERROR => 1,
-        tracing::Level::WARN => 2,
-        tracing::Level::INFO => 3,
-        tracing::Level::DEBUG => 4,
-        tracing::Level::TRACE => 5,
-    }
-}
-
 /// Writes a report: the load, all heartbeats, and the steps since the last report.
 pub(super) fn pack_report(out: &mut Packer, load: &Load, beats: u64, steps: u64) {
     out.word(load.running.into());

@@ -17,6 +17,7 @@ use crate::plugins::Load;
 use crate::plugins::engine::Engine;
 use crate::plugins::handle::EngineHandle;
 use crate::plugins::register::Register;
+use crate::plugins::services;
 use crate::telemetry::transport::carried::Told;
 
 /// How often series and load are told.
@@ -96,7 +97,7 @@ impl Teller {
             return;
         }
         let (part, span) = (part.map(str::to_owned), span.map(str::to_owned));
-        lines.waiting.push_back(Line { level: news::number(level), part, span, text: text.to_owned() });
+        lines.waiting.push_back(Line { level: services::number(level), part, span, text: text.to_owned() });
         self.changed.notify_one();
     }
 
