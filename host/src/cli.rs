@@ -17,7 +17,7 @@ use crate::config::{self as configuration, Sources, env};
 use crate::plugins::isolate;
 use crate::telemetry::{logs, reference};
 use flags::ServeFlags;
-use plugin_flags::PluginFlags;
+use plugin_flags::{Given, PluginFlags};
 
 /// Serves language models through engine plugins, with the OpenAI API.
 #[derive(Parser)]
@@ -107,13 +107,16 @@ pub fn main() -> i32 {
         }
     };
     // The options of plugins, from the innermost command that was named.
-    let options = plugin_flags.settings(innermost(&matches));
+    let options = match plugin_flags.given(innermost(&matches)) {
+        Ok(given) => given,
+        Err(problem) => return complain(&problem, USAGE),
+    };
     match cli.command {
         None => serve(&cli.serve, options),
         Some(Command::Serve(flags)) => serve(&flags, options),
-        Some(Command::Config(command)) => config::run(&command, options),
+        Some(Command::Config(command)) => config::run(&command, options.settings),
         Some(Command::Model(command)) => model::run(&command),
-        Some(Command::Doctor(flags)) => doctor::run(&flags, options),
+        Some(Command::Doctor(flags)) => doctor::run(&flags, options.settings),
         Some(Command::Completions { shell }) => {
             complete(shell);
             0
@@ -130,14 +133,17 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, inner)| innermost(inner))
 }
 
-fn serve(flags: &ServeFlags, plugin_options: Vec<Setting>) -> i32 {
-    let resolved = sources(flags, plugin_options)
+fn serve(flags: &ServeFlags, given: Given) -> i32 {
+    let resolved = sources(flags, given.settings)
         .and_then(|sources| sources.resolve().map(|r| (sources, r)).map_err(|e| e.to_string()));
     match resolved {
         Err(problem) => complain(&problem, USAGE),
         Ok((sources, resolved)) => {
             let config = resolved.config;
             logs::start(config.level().unwrap_or(tracing::Level::INFO), config.log.format);
+            for remark in given.remarks {
+                tracing::warn!("{remark}");
+            }
             match app::run(config, sources) {
                 Ok(()) => 0,
                 Err(app::Failed { message, usage }) => complain(&message, if usage { USAGE } else { 1 }),

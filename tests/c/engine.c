@@ -3,7 +3,9 @@
  * so that each test compiles the one fault that it is about. Compiles as C11 and as C++17.
  *
  * ID and VERSION go into the manifest. The macros: NO_ENTRY, UNDEFINED (a symbol that nobody has), DEPENDENCY (the answer
- * comes from dep.c's library), STRANGER (the host is called for a worker that never was), INIT_FAILS, BUILD_FAILS, WARMUP_FAILS, STEP_FAILS.
+ * comes from dep.c's library), STRANGER (the host is called for a worker that never was), INIT_FAILS, BUILD_FAILS, WARMUP_FAILS, STEP_FAILS,
+ * HUGE_ABORTS (a prompt of a million tokens), CUT_ABORTS (one that ends in half a character), LITTLE_TIME_NOTHING (a step with
+ * a budget under 100 us does nothing).
  */
 #include "cascadia_plugin.h"
 
@@ -72,6 +74,10 @@ static inline uint32_t step(void *self, uint32_t budget_us, cascadia_sink sink, 
     const char *answer = THE_ANSWER;
     size_t n = 0;
     (void)budget_us;
+#ifdef LITTLE_TIME_NOTHING
+    out->state = CASCADIA_STEP_MORE;
+    if (budget_us < 100) return CASCADIA_CODE_OK;
+#endif
 #ifdef STEP_FAILS
     for (size_t i = 0; i < TASKS; i++) {
         if (e->tasks[i].used) return cascadia_fail(err, CASCADIA_CODE_BACKEND, "the step fails by design");
@@ -100,6 +106,12 @@ static inline uint32_t step(void *self, uint32_t budget_us, cascadia_sink sink, 
 static uint32_t submit(void *self, const cascadia_task *t, cascadia_err_out err) {
     engine *e = (engine *)self;
     int taken = 0;
+#ifdef HUGE_ABORTS
+    if (t->tokens.len > 1000000) abort();
+#endif
+#ifdef CUT_ABORTS
+    if (t->tokens.len > 0 && (cascadia_array_u32(t->tokens, t->tokens.len - 1) & 0xc0) == 0xc0) abort();
+#endif
     pthread_mutex_lock(&e->lock);
     for (size_t i = 0; i < TASKS && !taken; i++) {
         if (e->tasks[i].used) continue;

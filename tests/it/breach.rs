@@ -34,6 +34,23 @@ fn costs_nothing(fault: &str, kind: &str) -> Result<()> {
 }
 
 #[test]
+fn breaches_of_an_isolated_engine_are_counted_and_told_by_the_host() -> Result<()> {
+    let host = Host::mock(&["--isolate"]);
+    for (n, (fault, kind)) in
+        [("push_from_thread", "push_other_thread"), ("unknown_finish", "bad_chunk")].into_iter().enumerate()
+    {
+        assert_eq!(host.chat(&order("a b", &json!({fault: true})))?.content(), "a b");
+        host.until("the breach", 1.0, |s| {
+            s.value("cascadia_plugin_protocol_errors_total", &[("kind", kind)])
+        });
+        assert_eq!(host.scrape().sum("cascadia_plugin_protocol_errors_total", &[]), n as f64 + 1.0);
+        let tells = |line: &&Value| line["level"] == "WARN" && line.to_string().contains(kind);
+        assert_eq!(host.log_lines().iter().filter(tells).count(), 1, "{}", host.log());
+    }
+    Ok(())
+}
+
+#[test]
 fn a_push_from_another_thread_is_refused_and_counted() -> Result<()> {
     costs_nothing("push_from_thread", "push_other_thread")
 }

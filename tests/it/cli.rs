@@ -3,7 +3,7 @@
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, chat, with};
 use cascadia_tests::host::{run, run_with};
-use cascadia_tests::{Host, TempDir, setup};
+use cascadia_tests::{Host, TempDir, elf, setup};
 use serde_json::json;
 
 #[test]
@@ -116,4 +116,22 @@ fn options_of_a_named_plugin_are_flags_and_its_help_lists_them() {
     let host = Host::mock(&["--context-length", "777"]);
     let models = host.get("/v1/models").expect("an answer").json();
     assert_eq!(models["data"][0]["max_model_len"], 777);
+}
+
+#[test]
+fn a_flag_that_could_mean_two_plugins_is_refused_naming_both() {
+    let mock = setup::plugin("mock");
+    let dir = TempDir::new();
+    let bytes = std::fs::read(&mock).expect("PANIC: the mock is built");
+    let other = dir.file("libmocb.so", elf::replaced(&bytes, "\"id\":\"mock\"", "\"id\":\"mocb\""));
+    let [mock, other] = [&mock, &other].map(|path| path.to_str().expect("PANIC: these paths are text"));
+    let both = ["--plugin", mock, "--plugin", other];
+    let ended = run(&[&both[..], &["--slots", "3"]].concat());
+    ended.complains(2, &["--slots", "mock", "mocb", "--plugin-opt mock.slots=VALUE", "mocb.slots=VALUE"]);
+    assert_eq!(ended.complaint.lines().count(), 1, "{}", ended.complaint);
+    let help = run(&[&both[..], &["--help"]].concat());
+    assert!(help.output.contains("mock.slots") && !help.output.contains("--slots"), "{}", help.output);
+    // The way out is one.
+    let out = ["--plugin-opt", "mock.slots=3", "--plugin-opt", "mocb.slots=0", "--engine", "mocb/mock"];
+    run(&[&both[..], &out].concat()).complains(2, &["mocb.slots", "below 1"]);
 }

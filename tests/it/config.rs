@@ -1,6 +1,7 @@
 //! The configuration: who set what, what is wrong with it, several plugins and models from one file, and SIGHUP.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, Client, chat, order, streamed, with};
@@ -201,10 +202,7 @@ fn a_reload_takes_what_reloads_and_names_what_needs_a_restart() -> Result<()> {
     assert_eq!(host.post(CHAT, &two)?.status(), 200);
     assert!(host.log_lines().iter().filter(|l| is(l, "model is up") && l["model"] == "kept").count() == 1);
     assert_eq!(rebuilt("kept"), 0.0, "it was left alone");
-    wait("the new model to serve", || match says(&host, "new", "x") {
-        Ok(text) if text == "x" => Ok(()),
-        other => Err(format!("{other:?}")),
-    });
+    assert_eq!(host.answered("new", "x"), "x");
     assert_eq!(
         host.post(CHAT, &with(chat("a"), &json!({"model": "gone"})))?.error(404)["code"],
         "model_not_found"
@@ -416,6 +414,42 @@ fn the_log_level_reloads_in_both_directions() -> Result<()> {
     reload(&host, "configuration was read again");
     let before = refused()?;
     assert_eq!(refused()?, before, "nothing more is told");
+    Ok(())
+}
+
+#[test]
+fn the_log_level_of_an_isolated_engine_reloads_too() -> Result<()> {
+    let dir = TempDir::new();
+    let write = |level: &str| {
+        let text = format!("plugins.load = ['{}']\nlog.level = '{level}'\n", mock());
+        dir.file("host.toml", text).display().to_string()
+    };
+    let host = Host::start_bare(&["--config", &write("info"), "--isolate"]);
+    host.ready();
+    let lines =
+        || host.log_lines().iter().filter(|l| l["target"] == "plugin" && l["level"] == "DEBUG").count();
+    let spans = || -> Result<usize> {
+        assert_eq!(host.chat(&order("a b", &json!({"span": true})))?.content(), "a b");
+        Ok(lines())
+    };
+    assert_eq!(spans()?, 0);
+    write("debug");
+    reload(&host, "configuration was read again");
+    wait("a span of the engine", || match spans() {
+        Ok(n) if n > 0 => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    write("info");
+    reload(&host, "configuration was read again");
+    wait("the engine to be quiet", || {
+        // Several times as long as a line takes from there.
+        std::thread::sleep(Duration::from_millis(400));
+        let before = lines();
+        spans().map_err(|e| e.to_string())?;
+        std::thread::sleep(Duration::from_millis(400));
+        if lines() == before { Ok(()) } else { Err(format!("{before}, then {}", lines())) }
+    });
+    assert!(!host.log().contains("engine failed"), "{}", host.log());
     Ok(())
 }
 

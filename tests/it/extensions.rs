@@ -119,6 +119,9 @@ fn a_span_of_a_task_is_in_the_trace_that_the_log_has() -> Result<()> {
         let inside = lines.iter().find(|line| line.to_string().contains("first token")).expect("an event");
         assert_eq!((&inside["plugin"], &inside["part"]), (&json!("mock"), &json!("task")), "{inside}");
         assert!(!inside.to_string().contains("a b"), "no prompt text in {inside}");
+        // Of another process the span comes as its words, in its line.
+        let span = if isolate.is_empty() { &inside["span"]["fields"] } else { &inside["span"] };
+        assert!(span.as_str().is_some_and(|words| words.contains("task=")), "{inside}");
     }
     Ok(())
 }

@@ -2,7 +2,9 @@
 //! nothing, what is removed drains; and engines that fail or stand still are built anew.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use cascadia_tests::client::{completion, streamed, with};
@@ -166,6 +168,23 @@ fn a_broken_newer_plugin_is_reported_and_the_old_one_goes_on() -> Result<()> {
 }
 
 #[test]
+fn a_copy_that_stalls_is_left_alone_until_it_is_whole() -> Result<()> {
+    let (host, dir, mock) = following(&[])?;
+    let told = |host: &Host| host.log().matches("still being copied").count();
+    let path = dir.path().join("libmock.so");
+    let mut slow = fs::File::create(&path)?;
+    // The pause is longer than the quiet time, else it would not be noticed.
+    slow.write_all(&mock[..100_000])?;
+    wait("the pause to be noticed", || if told(&host) == 1 { Ok(()) } else { Err(host.log()) });
+    slow.write_all(&mock[100_000..])?;
+    drop(slow);
+    host.ready();
+    assert_eq!(host.chat("whole at last")?.content(), "whole at last");
+    assert_eq!((told(&host), load_errors(&host)), (1, 0.0), "{}", host.log());
+    Ok(())
+}
+
+#[test]
 fn an_overwrite_in_place_of_a_running_plugin_does_not_touch_the_running_one() -> Result<()> {
     let (host, dir, mock) = following(&[])?;
     drop_in(&mock, dir.path(), "libmock.so")?;
@@ -248,6 +267,9 @@ fn a_bad_file_that_is_there_at_the_start_is_told_once() -> Result<()> {
     dir.file("plugin.toml", "[[model]]\nname = \"mock\"\n");
     let mock = fs::read(setup::plugin("mock"))?;
     drop_in(&mock[..5000], dir.path(), "libcut.so")?;
+    // One that was written a moment ago could still grow.
+    let long_ago = SystemTime::now() - Duration::from_secs(60);
+    fs::File::options().write(true).open(dir.path().join("libcut.so"))?.set_modified(long_ago)?;
     let folder = dir.path().to_str().expect("PANIC: temporary paths are text");
     let host = Host::start(&["--plugin-dir", folder]);
     // What comes after it has been looked at: by then it would have been told again.

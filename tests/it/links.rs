@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use cascadia_tests::client::CHAT;
 use cascadia_tests::host::run;
-use cascadia_tests::setup;
+use cascadia_tests::{Host, Scrape, chat, order, setup};
+use serde_json::json;
 
 const LINKED: &str = "two linked stages answer";
 const BREAKS: &str = "a peer that breaks off";
@@ -25,6 +27,52 @@ fn two_engines_answer_over_links_and_outlive_broken_peers() {
         assert!(checked.output.contains("pass"), "{}", checked.output);
         assert!(checked.output.contains(remark), "{remark:?} is not in {}", checked.output);
     }
+}
+
+/// Whatever process the engine is in, its links are series of the host, as long as they are there.
+#[test]
+fn links_of_an_engine_are_series_of_the_host_isolated_or_not() -> anyhow::Result<()> {
+    for isolate in [&[][..], &["--isolate"]] {
+        let host = Host::mock(&[isolate, &["--plugin-opt", "mock.self-link=true"]].concat());
+        for words in ["over", "and over"] {
+            assert_eq!(host.chat(words)?.content(), words);
+        }
+        // The canary and two answers went out and back, each end of the link is counted.
+        let frames = |s: &Scrape| s.sum("cascadia_link_frames_total", &[("plugin", "mock")]);
+        let scrape = host.until("the frames", 12.0, frames);
+        for side in ["opened", "accepted"] {
+            assert_eq!(scrape.sum("cascadia_link_up", &[("side", side)]), 1.0, "{isolate:?} {side}");
+            for direction in ["sent", "received"] {
+                let labels = [("side", side), ("direction", direction)];
+                assert_eq!(scrape.sum("cascadia_link_frames_total", &labels), 3.0, "{isolate:?} {labels:?}");
+                assert_eq!(scrape.sum("cascadia_link_unfinished_frames", &labels), 0.0);
+                assert!(scrape.sum("cascadia_link_last_frame_timestamp_seconds", &labels) > 1e9);
+            }
+        }
+        let tensors = |s: &Scrape| s.sum("cascadia_transport_send_seconds_count", &[]);
+        host.until("the durations", 6.0, tensors);
+        let bytes = host.until("the bytes", 1.0, |s| {
+            let kind = [("kind", "tensor")];
+            let (sent, received) =
+                ("cascadia_transport_sent_bytes_total", "cascadia_transport_recv_bytes_total");
+            let (sent, received) = (s.sum(sent, &kind), s.sum(received, &kind));
+            if sent > 0.0 && sent == received { 1.0 } else { 0.0 }
+        });
+        assert_eq!(bytes.sum("cascadia_link_errors_total", &[]), 0.0);
+        // An engine that is gone has no links: a crash takes them along.
+        if !isolate.is_empty() {
+            let broken = chat(&order("boom", &json!({"exit_in": "step"})));
+            assert!(host.post(CHAT, &broken)?.status() >= 500);
+            let up = |s: &Scrape| s.sum("cascadia_link_up", &[]);
+            host.until("the restart", 1.0, |s| {
+                s.sum("cascadia_worker_restarts_total", &[("reason", "failed")])
+            });
+            // Of the new engine, whose address is another one.
+            let scrape = host.until("the new links", 2.0, up);
+            assert_eq!(scrape.named("cascadia_link_up").len(), 2, "no series of the old ones is left");
+        }
+    }
+    Ok(())
 }
 
 /// Each is named by its reason, in time, and neither a crash nor a hang.

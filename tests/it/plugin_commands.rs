@@ -91,6 +91,36 @@ fn check_passes_the_mock_and_names_what_a_broken_one_does() {
 }
 
 #[test]
+fn a_step_over_its_budget_is_told_and_no_fault() {
+    let mock = setup::plugin("mock");
+    let slow = r#"order={"slow_step_ms":80}"#;
+    let told = run(&["plugin", "check", text(&mock), "--only", "whatever the budget", "--option", slow]);
+    assert_eq!(told.status.code(), Some(0), "{}", told.output);
+    assert_eq!(told.output.matches(", over it").count(), 2, "not over an hour: {}", told.output);
+}
+
+#[test]
+fn check_names_prompts_and_budgets_that_an_engine_cannot_take() -> Result<()> {
+    let dir = TempDir::new();
+    for (define, test, found) in [
+        ("HUGE_ABORTS", "a prompt of ten megabytes", "SIGABRT"),
+        ("CUT_ABORTS", "a prompt cut inside a character", "SIGABRT"),
+        ("LITTLE_TIME_NOTHING", "whatever the budget", "with a budget of 1 us: 1 of 1 tasks have no finish"),
+    ] {
+        let options = cc::Options { defines: &[define], ..cc::Options::default() };
+        let broken = cc::fixture("engine.c", &dir.path().join(format!("lib{define}.so")), &options)?;
+        let sound = cc::fixture("engine.c", &dir.path().join("libsound.so"), &cc::Options::default())?;
+        for (library, code) in [(broken, 1), (sound, 0)] {
+            let told = run(&["plugin", "check", text(&library), "--only", test, "--timeout", "12"]);
+            assert_eq!(told.status.code(), Some(code), "{define}: {}{}", told.output, told.complaint);
+            assert_eq!(told.output.contains("FAIL"), code == 1, "{define}: {}", told.output);
+            assert_eq!(told.output.contains(found), code == 1, "{define}: {}", told.output);
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn check_notices_services_for_an_engine_that_is_gone_in_whatever_test_they_come() {
     let mock = setup::plugin("mock");
     let cycles =

@@ -90,7 +90,10 @@ fn bad_files_in_a_plugin_folder_are_each_told_and_the_good_one_serves() -> Resul
     std::fs::copy(setup::plugin("mock"), dir.path().join("libmock.so"))?;
     let bad = bad_files();
     for one in bad.iter().chain(&bad_when_opened()) {
-        dir.file(one.file, &one.content);
+        let path = dir.file(one.file, &one.content);
+        // One that was written a moment ago and is not whole could still be on its way.
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+        std::fs::File::options().write(true).open(path)?.set_modified(long_ago)?;
     }
     // What is no library of a plugin by its name is not looked at.
     dir.file("README.md", "text");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{setup, sys};
 
@@ -22,6 +22,39 @@ pub struct Crate<'a> {
 
 /// Builds it in `folder`, without the network; answers the library.
 pub fn build(plugin: &Crate<'_>, folder: &Path) -> Result<PathBuf> {
+    write(plugin, folder)?;
+    cargo(&["build"], folder, &target())?;
+    library(plugin)
+}
+
+/// The same with another compiler; none where it is not installed.
+pub fn build_by(toolchain: &str, plugin: &Crate<'_>, folder: &Path) -> Result<Option<PathBuf>> {
+    let mut asked = Command::new("rustup");
+    if !asked.args(["run", toolchain, "rustc", "-V"]).output().is_ok_and(|o| o.status.success()) {
+        return Ok(None);
+    }
+    write(plugin, folder)?;
+    cargo(&[&format!("+{toolchain}"), "build"], folder, &target())?;
+    library(plugin).map(Some)
+}
+
+/// Why it does not compile with panics that abort.
+pub fn why_not_abort(plugin: &Crate<'_>, folder: &Path) -> Result<String> {
+    write(plugin, folder)?;
+    match cargo(&["check", "--config", "profile.dev.panic='abort'"], folder, &target()) {
+        Ok(()) => bail!("it compiles"),
+        Err(why) => Ok(why.to_string()),
+    }
+}
+
+fn library(plugin: &Crate<'_>) -> Result<PathBuf> {
+    let library = target().join("debug").join(format!("lib{}.so", plugin.name.replace('-', "_")));
+    ensure!(library.is_file(), "{} was not built", library.display());
+    Ok(library)
+}
+
+/// Writes its sources.
+fn write(plugin: &Crate<'_>, folder: &Path) -> Result<()> {
     let own = setup::root().join("plugin-api");
     let api = plugin.api.unwrap_or(&own);
     std::fs::create_dir_all(folder.join("src"))?;
@@ -30,10 +63,7 @@ pub fn build(plugin: &Crate<'_>, folder: &Path) -> Result<PathBuf> {
     std::fs::write(folder.join("Cargo.toml"), cargo_toml(plugin.name, api))?;
     // The versions that were fetched for the workspace; cargo drops from it what this crate does not need.
     std::fs::copy(setup::root().join("Cargo.lock"), folder.join("Cargo.lock")).context("copy Cargo.lock")?;
-    cargo(&["build"], folder, &target())?;
-    let library = target().join("debug").join(format!("lib{}.so", plugin.name.replace('-', "_")));
-    ensure!(library.is_file(), "{} was not built", library.display());
-    Ok(library)
+    Ok(())
 }
 
 /// Where all of them are built. Kept between runs, and one for all: what they depend on is built once.

@@ -1,15 +1,19 @@
 //! The files of the plugin folders, and what changed among them since the last look.
 //!
 //! A file counts once it has been quiet: the same size and time at two looks half a second apart. So a copy that is still
-//! being written is left alone.
+//! being written is left alone. One that is shorter than its own header says gets longer: its writer may only have paused.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::plugins::precheck;
+
 /// How long a file must not change before it is read.
 pub const QUIET: Duration = Duration::from_millis(500);
+/// How long one that is not whole must not change before it is taken for what it will stay.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What tells one content of a path from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +33,16 @@ struct Seen {
     since: Instant,
     /// It was reported in this state.
     told: bool,
+    /// Whether it is whole, once that was looked at in this state.
+    whole: Option<bool>,
+    /// It was reported as being copied, in this state or an earlier one.
+    copying: bool,
+}
+
+impl Seen {
+    fn new(stamp: Stamp, since: Instant) -> Seen {
+        Seen { stamp, since, told: false, whole: None, copying: false }
+    }
 }
 
 /// A change of a file that has become quiet.
@@ -36,6 +50,8 @@ struct Seen {
 pub enum Change {
     /// New, or of new content.
     Came(PathBuf),
+    /// It has been quiet, and is not whole. Told once for a file, until it came.
+    Copying(PathBuf),
     /// It was reported and is gone.
     Went(PathBuf),
 }
@@ -53,7 +69,7 @@ impl Catalog {
         let mut catalog = Catalog { dirs, files: BTreeMap::new() };
         for (path, stamp) in catalog.scan() {
             let told = known.contains(&path);
-            catalog.files.insert(path, Seen { stamp, since: now, told });
+            catalog.files.insert(path, Seen { told, ..Seen::new(stamp, now) });
         }
         catalog
     }
@@ -70,12 +86,21 @@ impl Catalog {
             there
         });
         for (path, stamp) in found {
-            let seen = self.files.entry(path.clone()).or_insert(Seen { stamp, since: now, told: false });
+            let seen = self.files.entry(path.clone()).or_insert(Seen::new(stamp, now));
             if seen.stamp != stamp {
-                *seen = Seen { stamp, since: now, told: false };
-            } else if !seen.told && now.saturating_duration_since(seen.since) >= QUIET {
-                seen.told = true;
+                *seen = Seen { copying: seen.copying, ..Seen::new(stamp, now) };
+                continue;
+            }
+            let quiet = now.saturating_duration_since(seen.since);
+            if seen.told || quiet < QUIET {
+                continue;
+            }
+            let whole = *seen.whole.get_or_insert_with(|| !precheck::is_unfinished(&path));
+            if whole || quiet >= PATIENCE {
+                (seen.told, seen.copying) = (true, false);
                 changes.push(Change::Came(path));
+            } else if !std::mem::replace(&mut seen.copying, true) {
+                changes.push(Change::Copying(path));
             }
         }
         changes
@@ -107,6 +132,13 @@ impl Catalog {
         }
         found
     }
+}
+
+/// Whether a file that is seen for the first time is not whole and was written to a moment ago.
+pub fn is_being_copied(path: &Path) -> bool {
+    let written = path.metadata().and_then(|meta| meta.modified()).ok();
+    let fresh = written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age < PATIENCE);
+    fresh && precheck::is_unfinished(path)
 }
 
 fn list(dir: &Path) -> Vec<PathBuf> {
@@ -156,6 +188,32 @@ mod tests {
         assert!(!catalog.is_restless());
         std::fs::remove_file(&file).expect("removed");
         assert_eq!(catalog.look(start + QUIET * 4), [Change::Went(file)]);
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_is_told_once_as_copied_and_later_as_it_is() {
+        let dir = folder("slow");
+        let file = dir.join("libz.so");
+        let whole = std::fs::read(std::env::current_exe().expect("a path")).expect("this very program");
+        let start = Instant::now();
+        let mut catalog = Catalog::new(vec![dir.clone()], &[], start);
+        let mut now = start;
+        for (round, part) in [0, 10, 5000].into_iter().enumerate() {
+            std::fs::write(&file, &whole[..part]).expect("written");
+            assert_eq!(catalog.look(now), [], "{part} bytes");
+            now += QUIET;
+            let told = if round == 0 { vec![Change::Copying(file.clone())] } else { Vec::new() };
+            assert_eq!(catalog.look(now), told, "{part} bytes");
+            now += PATIENCE - QUIET - Duration::from_millis(1);
+            assert_eq!(catalog.look(now), [], "{part} bytes");
+            assert!(catalog.is_restless());
+        }
+        // It stays as it is: cut.
+        assert_eq!(catalog.look(now + Duration::from_millis(1)), [Change::Came(file.clone())]);
+        std::fs::write(&file, &whole).expect("written");
+        assert_eq!(catalog.look(now), []);
+        assert_eq!(catalog.look(now + QUIET), [Change::Came(file)], "whole, it waits no longer than others");
         std::fs::remove_dir_all(dir).expect("removed");
     }
 

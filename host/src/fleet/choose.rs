@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::catalog;
 use super::job::{Job, Source};
 use crate::config::Config;
 use crate::config::schema::Model;
@@ -191,6 +192,10 @@ fn candidates(
     let named = found.len();
     for dir in &config.plugins.dirs {
         for path in find::all(dir).map_err(|error| usage(error.to_string()))? {
+            // One that is still being copied is left to those who follow the folder's files.
+            if catalog::is_being_copied(&path) {
+                continue;
+            }
             seen.push(path.clone());
             let Some(mut candidate) = look_at(&path, metrics) else { continue };
             match found.iter().position(|c| c.manifest.id == candidate.manifest.id) {

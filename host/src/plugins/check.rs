@@ -11,6 +11,7 @@ pub mod alone;
 mod answer;
 mod ask;
 mod boundary;
+mod budget;
 mod building;
 mod cancel;
 mod ending;
@@ -19,6 +20,7 @@ mod fuzz;
 mod leaks;
 mod links;
 mod note;
+mod pace;
 mod page;
 mod refuse;
 mod rig;
@@ -125,6 +127,7 @@ const TESTS: &[&[Test]] = &[
     building::TESTS,
     answer::TESTS,
     refuse::TESTS,
+    budget::TESTS,
     cancel::TESTS,
     ending::TESTS,
     links::TESTS,

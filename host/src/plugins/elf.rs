@@ -63,6 +63,27 @@ pub fn read(file: &[u8], section: &str) -> Result<Elf, Fault> {
     Ok(elf)
 }
 
+/// Bytes that a library which begins like this has at least, as its header says; more than it has is a copy that has not
+/// come to its end. None where there is no header that says it.
+pub fn length(head: &[u8]) -> Option<u64> {
+    if head.get(..4)? != b"\x7fELF" || head.get(4..6)? != [2, 1] {
+        return None;
+    }
+    let f = File(head);
+    let int = |at, size| f.int(at, size).ok();
+    let table = |start: u64, stride: u64, count: u64| start.checked_add(stride * count);
+    let (start, stride, count) = (int(32, 8)?, int(54, 2)?, int(56, 2)?);
+    let mut least = table(start, stride, count)?;
+    // Linkers write the table of sections last.
+    least = least.max(table(int(40, 8)?, int(58, 2)?, int(60, 2)?)?);
+    for at in f.table(start, stride, count, 56, "program header").into_iter().flatten() {
+        if int(at, 4)? == PT_LOAD {
+            least = least.max(int(at + 8, 8)?.checked_add(int(at + 32, 8)?)?);
+        }
+    }
+    Some(least)
+}
+
 /// Reads SONAME and NEEDED from the dynamic table.
 fn names(
     f: &File<'_>,
@@ -194,6 +215,22 @@ mod tests {
         let mut other = own_library();
         other[18] = 183;
         assert!(read(&other, "x").expect_err("aarch64").contains("another processor"));
+    }
+
+    #[test]
+    fn the_header_tells_how_long_the_file_is() {
+        let whole = own_library();
+        let told = length(&whole[..4096]).expect("it has a header");
+        assert!(told <= whole.len() as u64 && told > whole.len() as u64 / 2, "{told} of {}", whole.len());
+        assert_eq!(length(&whole[..64]), Some(told), "the table of sections is the last");
+        assert_eq!(
+            length(b"not a library, but longer than the header of one, as a script or a note is"),
+            None
+        );
+        assert_eq!(length(&whole[..60]), None);
+        let mut wrapping = whole[..64].to_vec();
+        wrapping[40..48].fill(0xff);
+        assert_eq!(length(&wrapping), None);
     }
 
     #[test]

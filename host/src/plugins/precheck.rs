@@ -1,5 +1,6 @@
 //! The checks on a plugin's file before anything is opened: who may write it, whether it is whole, what it says.
 
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -30,6 +31,23 @@ pub fn check(path: &Path) -> Result<(Elf, Vec<u8>), LoadError> {
     let bytes = std::fs::read(path).map_err(|e| fault(format!("cannot be read: {e}")))?;
     let elf = parse(path, &bytes)?;
     Ok((elf, bytes))
+}
+
+/// How much of a file is read to see whether it is whole, in bytes: its header and, in all but odd files, its segments.
+const HEAD: u64 = 4096;
+
+/// Whether the file is shorter than its own header says, or has no whole header yet: a copy that is not at its end, or one
+/// that was cut. Only time tells which.
+pub fn is_unfinished(path: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(path) else { return false };
+    let mut head = Vec::new();
+    let (Ok(_), Ok(meta)) = ((&file).take(HEAD).read_to_end(&mut head), file.metadata()) else {
+        return false;
+    };
+    match elf::length(&head) {
+        Some(least) => least > meta.len() && least <= MAX_FILE,
+        None => head.len() < 64 && b"\x7fELF".starts_with(&head[..head.len().min(4)]),
+    }
 }
 
 /// Checks bytes that were read from `path`.

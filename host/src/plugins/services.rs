@@ -25,7 +25,7 @@ use cascadia_plugin_api::abi::prim::{ErrOut, Str};
 use super::breach;
 use super::register::Register;
 
-pub use log::set_level;
+pub use log::{level, named, number, set_level};
 
 static METRICS: OnceLock<Arc<dyn Register>> = OnceLock::new();
 

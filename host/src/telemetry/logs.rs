@@ -4,9 +4,11 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use tracing::Level;
+use tracing::span::{Attributes, Id};
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -49,7 +51,7 @@ pub fn start(level: Level, format: Format) {
 
 static HANDLE: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
-/// Changes the most detailed level of what [`start`] writes.
+/// Changes the most detailed level of what [`start`] or [`forward`] writes.
 pub fn set_level(level: Level) {
     if let Some(Err(error)) = HANDLE.get().map(|handle| handle.reload(filter(level))) {
         tracing::warn!(%error, "the log level was not changed");
@@ -64,26 +66,63 @@ fn filter(level: Level) -> Targets {
         .with_target("plugin", level)
 }
 
-/// A line as one text: its level, its target, the plugin's part that wrote it, and the words with their fields.
-pub type Forward = dyn Fn(Level, &str, Option<&str>, &str) + Send + Sync;
+/// A line as one text.
+#[derive(Debug, Clone, Copy)]
+pub struct Line<'a> {
+    /// Its level.
+    pub level: Level,
+    /// Its target.
+    pub target: &'a str,
+    /// The plugin's part that wrote it.
+    pub part: Option<&'a str>,
+    /// What the innermost span around it says of itself.
+    pub span: Option<&'a str>,
+    /// The words with their fields.
+    pub text: &'a str,
+}
+
+/// Takes lines.
+pub type Forward = dyn Fn(&Line<'_>) + Send + Sync;
 
 /// Starts logging into `write`, for a process whose lines another one prints.
 pub fn forward(level: Level, write: Box<Forward>) {
-    let filter = filter(level);
-    if tracing_subscriber::registry().with(filter).with(Forwarder(write)).try_init().is_err() {
-        tracing::debug!("logging was started before");
+    let (filter, handle) = reload::Layer::new(filter(level));
+    match tracing_subscriber::registry().with(filter).with(Forwarder(write)).try_init() {
+        Ok(()) => drop(HANDLE.set(handle)),
+        Err(_) => tracing::debug!("logging was started before"),
     }
 }
 
 struct Forwarder(Box<Forward>);
 
-impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Forwarder {
-    fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+/// What a span says of itself.
+struct SpanWords(String);
+
+impl<S> tracing_subscriber::Layer<S> for Forwarder
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+{
+    fn on_new_span(&self, span: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut words = Words::default();
+        span.record(&mut words);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(SpanWords(words.fields.trim_start().to_owned()));
+        }
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, context: Context<'_, S>) {
         let mut words = Words::default();
         event.record(&mut words);
-        let meta = event.metadata();
-        let line = format!("{}{}", words.message, words.fields);
-        (self.0)(*meta.level(), meta.target(), words.part.as_deref(), &line);
+        let around = context.event_span(event);
+        let span = around.and_then(|span| span.extensions().get::<SpanWords>().map(|words| words.0.clone()));
+        let (meta, text) = (event.metadata(), format!("{}{}", words.message, words.fields));
+        (self.0)(&Line {
+            level: *meta.level(),
+            target: meta.target(),
+            part: words.part.as_deref(),
+            span: span.as_deref(),
+            text: &text,
+        });
     }
 }
 
@@ -101,6 +140,7 @@ impl Words {
             "message" => self.message = value,
             "part" => self.part = Some(value),
             "plugin" => {}
+            _ if value.is_empty() => {}
             _ => {
                 for piece in [" ", name, "=", &value] {
                     self.fields.push_str(piece);

@@ -121,6 +121,7 @@ impl Metrics {
             last_frame: gauges(r, &names::LINK_LAST_FRAME),
             blocked: seconds(r, &names::LINK_BLOCKED),
             known: Default::default(),
+            samples: Default::default(),
         });
         gauges(r, &names::BUILD_INFO).with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
         Metrics {

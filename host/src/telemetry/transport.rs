@@ -4,8 +4,10 @@
 //! What must hold: the series of an address live as long as somebody holds its [`PeerMetrics`], so that what engines open and
 //! close over time leaves nothing behind.
 
+pub mod carried;
+
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -30,6 +32,8 @@ pub struct TransportMetrics {
     pub(super) last_frame: GaugeVec,
     pub(super) blocked: CounterVec,
     pub(super) known: Mutex<HashMap<Key, Weak<PeerMetrics>>>,
+    /// Kept in a child, which tells them.
+    pub(super) samples: OnceLock<carried::Samples>,
 }
 
 /// A frame that went over a link.
@@ -136,6 +140,9 @@ impl PeerMetrics {
         bytes[frame.kind as usize].inc_by(frame.bytes);
         if frame.kind == FrameKind::Tensor {
             seconds.observe(frame.took.as_secs_f64());
+            if let Some(samples) = self.all.samples.get() {
+                samples.keep(direction, frame.took.as_secs_f64());
+            }
         }
     }
 

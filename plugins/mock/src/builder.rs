@@ -79,8 +79,11 @@ impl Builder for Setup {
         Ok(())
     }
 
-    fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
+    fn build(mut self: Box<Self>) -> Result<Box<dyn Engine>> {
         panic_if(&self.options, "build");
+        if self.options.self_link {
+            self.relay.link_to_itself()?;
+        }
         fail_if(&self.options.fail_build)?;
         let before = breach::one_before(self.worker);
         if let Some(gone) = before.filter(|_| self.options.stale_worker) {

@@ -13,15 +13,19 @@ use super::text;
 
 /// A folder with a plugin of that id and its own build of `libdep.so.1`, which answers `answer`.
 fn bundle(dir: &Path, id: &str, answer: &str) -> Result<PathBuf> {
+    versioned(dir, id, "1.0.0", answer)
+}
+
+fn versioned(dir: &Path, id: &str, version: &str, answer: &str) -> Result<PathBuf> {
     let folder = dir.join(id);
     std::fs::create_dir(&folder)?;
     let (dep, define) = (folder.join("libdep.so.1"), format!("ANSWER=\"{answer}\""));
     let soname = Options { defines: &[&define], flags: &["-Wl,-soname,libdep.so.1"], include: None };
     // The fixture hides what it does not export; a library's one function is its export.
     cc::fixture("dep.c", &dep, &soname)?;
-    let id = format!("ID=\"{id}\"");
+    let (id, version) = (format!("ID=\"{id}\""), format!("VERSION=\"{version}\""));
     let flags = [text(&dep), "-Wl,-rpath,$ORIGIN"];
-    let options = Options { defines: &[&id, "DEPENDENCY"], flags: &flags, include: None };
+    let options = Options { defines: &[&id, &version, "DEPENDENCY"], flags: &flags, include: None };
     cc::fixture("engine.c", &folder.join("libplugin.so"), &options)
 }
 
@@ -58,6 +62,49 @@ fn a_second_build_under_one_soname_is_refused_naming_both() -> Result<()> {
     let host = Host::start(&[&["--plugin", text(&one), "--plugin", text(&two)], &models[..]].concat());
     host.ready();
     assert_eq!(answer(&host, "second")?.content(), "from-one");
+    Ok(())
+}
+
+/// In one process the new version would get the library of the old one; in two each has its own.
+#[test]
+fn an_upgrade_that_brings_its_own_libraries_needs_a_process_of_its_own() -> Result<()> {
+    let build = TempDir::new();
+    let (old, new) = (build.path().join("old"), build.path().join("new"));
+    for (folder, version, word) in [(&old, "1.0.0", "from-old"), (&new, "1.1.0", "from-new")] {
+        std::fs::create_dir(folder)?;
+        versioned(folder, "engine", version, word)?;
+    }
+    for isolate in [&[][..], &["--isolate"]] {
+        let dir = TempDir::new();
+        dir.file("plugin.toml", "[[model]]\nname = \"word\"\n");
+        // As a careful copy does it, libraries first: each whole, then under its name.
+        let lay = |from: &Path| -> Result<()> {
+            for name in ["libdep.so.1", "libplugin.so"] {
+                std::fs::copy(from.join("engine").join(name), dir.path().join(".part"))?;
+                std::fs::rename(dir.path().join(".part"), dir.path().join(name))?;
+            }
+            Ok(())
+        };
+        lay(&old)?;
+        let host = Host::start(&[&["--plugin-dir", text(dir.path())][..], isolate].concat());
+        assert_eq!(host.answered("word", "which"), "from-old", "{isolate:?}");
+        lay(&new)?;
+        if isolate.is_empty() {
+            let refused = |s: &cascadia_tests::Scrape| {
+                s.value("cascadia_plugin_load_errors_total", &[("stage", "open")]).min(1.0)
+            };
+            host.until("the refusal", 1.0, refused);
+            assert_eq!(host.answered("word", "which"), "from-old");
+            for word in ["libdep.so.1 is already loaded", "replaced since", "--isolate"] {
+                assert!(host.log().contains(word), "{word:?} is missing in {}", host.log());
+            }
+        } else {
+            wait("the new code to answer", || match answer(&host, "word") {
+                Ok(found) if found.status() == 200 && found.content() == "from-new" => Ok(()),
+                other => Err(format!("{other:?}")),
+            });
+        }
+    }
     Ok(())
 }
 

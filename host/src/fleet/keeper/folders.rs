@@ -29,6 +29,9 @@ impl Keeper {
             match change {
                 Change::Came(path) => self.came(&path),
                 Change::Went(path) => self.went(&path),
+                Change::Copying(path) => {
+                    tracing::info!(file = %path.display(), "left alone: it is still being copied");
+                }
             }
         }
     }

@@ -15,6 +15,8 @@ pub(super) const TESTS: &[Test] = &[
         name: "a prompt over the window is refused as prompt_too_long, and the engine goes on",
         run: over_window,
     },
+    Test { name: "a prompt of ten megabytes is refused or begun, and the engine goes on", run: huge },
+    Test { name: "a prompt cut inside a character is answered or refused, and the engine goes on", run: cut },
     Test { name: "a full engine says queue_full at its declared depth, and recovers", run: queue_full },
     Test { name: "submit does not block", run: prompt_submit },
     Test { name: "eight threads submit while it steps", run: eight_threads },
@@ -66,6 +68,45 @@ fn over_window(plan: &Plan) -> Outcome {
     }
     goes_on(&rig)?;
     Ok(format!("window {window}"))
+}
+
+fn huge(plan: &Plan) -> Outcome {
+    const TOKENS: usize = 10_000_000 / size_of::<u32>();
+    let rig = Rig::build(plan)?;
+    note(&format!("submit of {TOKENS} tokens"));
+    let remark = match rig.submit(&Ask { max_tokens: 1, ..Ask::of(&rig.card, TOKENS) }) {
+        Ok(task) => {
+            // What it would do with them in the end is its own affair.
+            rig.cancel(task);
+            rig.finish(&[task])?;
+            "begun, and cancelled".to_owned()
+        }
+        Err(refusal) => {
+            refusal.said.is_clean("submit of a huge prompt", refusal.code)?;
+            format!("refused as {}", code::name(refusal.code))
+        }
+    };
+    goes_on(&rig)?;
+    Ok(remark)
+}
+
+fn cut(plan: &Plan) -> Outcome {
+    let rig = Rig::build(plan)?;
+    if rig.card.tokenizer != "bytes" {
+        return skip("its tokens are not bytes");
+    }
+    // Before the first byte of a character, after it, and both.
+    let whole = "\u{e9} and \u{20ac}".as_bytes();
+    for part in [&whole[1..], &whole[..whole.len() - 1], &whole[1..whole.len() - 2], &whole[..1]] {
+        note(&format!("submit of the bytes {part:x?}"));
+        let tokens: Vec<u32> = part.iter().copied().map(u32::from).collect();
+        match rig.submit(&Ask { tokens, ..Ask::short(&rig.card) }) {
+            Ok(task) => rig.finish(&[task])?,
+            Err(refusal) => refusal.said.is_clean("submit of half a character", refusal.code)?,
+        }
+    }
+    goes_on(&rig)?;
+    passed()
 }
 
 fn queue_full(plan: &Plan) -> Outcome {

@@ -14,6 +14,7 @@ use cascadia_plugin_api::ext::LoadReport;
 
 use super::ask::Ask;
 use super::note::note;
+use super::pace::Pace;
 use super::said::Said;
 use super::setup::{Setup, going_on};
 use super::sink::{Answer, Ear, Heard};
@@ -46,6 +47,7 @@ pub(super) struct Rig {
     link: &'static Link,
     engine: *mut c_void,
     patience: Duration,
+    pace: Pace,
     next: AtomicU64,
     closed: AtomicBool,
 }
@@ -93,6 +95,7 @@ impl Rig {
             link: setup.link,
             engine,
             patience: plan.patience(),
+            pace: Pace::default(),
             // Far from what an engine might count from by itself.
             next: AtomicU64::new(0x5eed_0000_0001),
             closed: AtomicBool::new(false),
@@ -113,6 +116,11 @@ impl Rig {
     /// The engine, for the tables of extensions.
     pub(super) fn engine(&self) -> *mut c_void {
         self.engine
+    }
+
+    /// What its steps are given, and take.
+    pub(super) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// How long an engine with work may show no sign of life.
@@ -211,7 +219,9 @@ impl Rig {
         let _call = self.link.strict.enter(Call::StepOwed);
         let sink = self.ear.enter();
         // SAFETY: the engine lives, and this thread is the only driver; all arguments outlive the call.
-        let code = unsafe { (self.subject.engine.step)(self.engine, 10_000, sink, &raw mut out, said.out()) };
+        let step =
+            |us| unsafe { (self.subject.engine.step)(self.engine, us, sink, &raw mut out, said.out()) };
+        let code = self.pace.timed(step);
         self.ear.leave();
         said.expect_ok("step", code)?;
         match out.state {

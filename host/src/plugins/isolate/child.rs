@@ -68,8 +68,13 @@ pub fn run(call: &Call) -> i32 {
     let home = Home::new(writer);
     let teller = Teller::new(home.clone());
     let lines = Arc::clone(&teller);
-    let write = move |level, target: &str, part: Option<&str>, text: &str| {
-        lines.line(level, (target == "plugin").then_some(part).flatten(), text);
+    let write = move |line: &logs::Line<'_>| {
+        lines.line(
+            line.level,
+            (line.target == "plugin").then_some(line.part).flatten(),
+            line.span,
+            line.text,
+        );
     };
     logs::forward(call.level, Box::new(write));
     services::start(teller.ledger(), call.level);
@@ -114,6 +119,13 @@ fn read(mut from: UnixStream, image: File, shared: &Arc<Shared>, teller: &Arc<Te
                 let task = Unpacker::new(&frame).word();
                 if let (Ok(task), Some(engine)) = (task, shared.engine.get()) {
                     engine.cancel(task);
+                }
+            }
+            Frame::Level => {
+                let number = Unpacker::new(&frame).word().ok().and_then(|n| u32::try_from(n).ok());
+                if let Some(level) = number.map(services::named) {
+                    logs::set_level(level);
+                    services::set_level(level);
                 }
             }
             Frame::GiveUp => shared.give_up.store(true, Ordering::Relaxed),

@@ -43,6 +43,8 @@ kinds! {
     GiveUp = 4,
     /// To the child: end within so many milliseconds.
     Close = 5,
+    /// To the child: the number of the most detailed log level.
+    Level = 6,
     /// The engine is built: [`Built`].
     Built = 16,
     /// It is not: [`Unbuilt`].
@@ -63,6 +65,8 @@ kinds! {
     Line = 24,
     /// Breaches of the boundary's rules, a word for each kind.
     Breaches = 26,
+    /// What is counted of links between stages: [`crate::telemetry::transport::carried::Told`].
+    Links = 27,
     /// The engine has ended: a code with its words.
     Closed = 25,
 }
@@ -113,12 +117,14 @@ pub(super) struct Series {
 }
 
 /// A line of the child's log.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Line {
     /// 1 = error ... 5 = trace.
     pub(super) level: u32,
     /// The part of the plugin, or empty for the host's own code in the child.
     pub(super) part: Option<String>,
+    /// What the span around it says of itself.
+    pub(super) span: Option<String>,
     pub(super) text: String,
 }
 

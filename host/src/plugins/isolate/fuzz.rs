@@ -12,6 +12,8 @@ use super::pipe::{Filled, Pipe};
 use super::wire;
 use crate::generate::{Failure, Piece};
 use crate::plugins::Receiver;
+use crate::plugins::register::Register;
+use crate::telemetry::transport::carried;
 
 /// A stream of bytes as one side gets it, cut into pieces of these lengths; each whole frame is read as its kind says.
 pub fn stream(bytes: &[u8], cuts: &[u8]) {
@@ -48,6 +50,7 @@ pub fn stream(bytes: &[u8], cuts: &[u8]) {
 struct Side {
     mirror: Mirror,
     ledger: Ledger,
+    links: carried::Mirror,
 }
 
 impl Side {
@@ -70,12 +73,17 @@ impl Side {
                     drop(self.mirror.series("p", series, &self.ledger));
                 }
             }
+            Some(Frame::Links) => {
+                if let Ok(told) = serde_json::from_slice(bytes) {
+                    self.links.take("p", told, self.ledger.transport());
+                }
+            }
             Some(Frame::Values) => drop(self.mirror.values(bytes, &self.ledger)),
             Some(Frame::Report) => drop(news::unpack_report(bytes)),
             Some(Frame::Taken | Frame::Failed | Frame::Closed) => {
                 drop(unpack_failure(&mut Unpacker::new(bytes)));
             }
-            Some(Frame::Cancel | Frame::GiveUp | Frame::Close | Frame::Breaches) | None => {}
+            Some(Frame::Cancel | Frame::GiveUp | Frame::Close | Frame::Level | Frame::Breaches) | None => {}
         }
     }
 }

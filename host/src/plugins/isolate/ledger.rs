@@ -20,7 +20,7 @@ const MAX_SAMPLES: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Ledger {
     inner: Mutex<Inner>,
-    /// Of links between stages: counted in the child only, and told to nobody yet.
+    /// Of links between stages, in the families that the host has too.
     own: Metrics,
 }
 

@@ -1,4 +1,4 @@
-//! What a child tells beside its tasks: its log, its series, its load. Taken at any time, by whoever reads from it.
+//! What a child tells beside its tasks: its log, its series, its links, its load. Taken at any time, by whoever reads from it.
 
 use std::sync::atomic::Ordering;
 
@@ -11,6 +11,7 @@ use crate::plugins::Load;
 use crate::plugins::link::Link;
 use crate::plugins::services;
 use crate::telemetry::labels::Protocol;
+use crate::telemetry::transport::carried;
 
 /// Longest line that is printed.
 const MAX_LINE: usize = 8 * 1024;
@@ -19,6 +20,7 @@ const MAX_LINE: usize = 8 * 1024;
 pub(super) struct News {
     link: &'static Link,
     mirror: Mirror,
+    links: carried::Mirror,
     /// Heartbeats of the child that were added to the link's.
     beats: u64,
 }
@@ -34,7 +36,7 @@ pub(super) enum Garbled {
 
 impl News {
     pub(super) fn new(link: &'static Link) -> News {
-        News { link, mirror: Mirror::default(), beats: 0 }
+        News { link, mirror: Mirror::default(), links: carried::Mirror::default(), beats: 0 }
     }
 
     /// Takes a frame that is news; false when it is something else.
@@ -55,7 +57,10 @@ impl News {
                     register.breach(*kind, from.word()?);
                 }
             }
-            (Frame::Series | Frame::Values | Frame::Breaches, None) => {}
+            (Frame::Links, Some(register)) => {
+                self.links.take(plugin, serde_json::from_slice(bytes)?, register.transport());
+            }
+            (Frame::Series | Frame::Values | Frame::Breaches | Frame::Links, None) => {}
             (Frame::Report, _) => {
                 let (report, beats, steps) = unpack_report(bytes)?;
                 self.link.steps.add(steps);
@@ -71,8 +76,9 @@ impl News {
     }
 
     /// The child is gone.
-    pub(super) fn end(&self, load: &Mutex<Load>) {
+    pub(super) fn end(&mut self, load: &Mutex<Load>) {
         *load.lock() = Load::default();
+        self.links.end();
         if let Some(register) = services::register() {
             self.mirror.end(register);
         }
@@ -80,28 +86,15 @@ impl News {
 }
 
 fn print(plugin: &str, line: &Line) {
-    let mut text = line.text.replace(['\n', '\r'], " ");
-    if text.len() > MAX_LINE {
-        text.truncate(text.floor_char_boundary(MAX_LINE));
-    }
+    let one_line = |text: &str| text[..text.floor_char_boundary(MAX_LINE)].replace(['\n', '\r'], " ");
+    let (text, span) = (one_line(&line.text), line.span.as_deref().map(one_line));
     let part = line.part.as_deref().unwrap_or("process");
     match line.level {
-        1 => tracing::error!(target: "plugin", plugin, part, "{text}"),
-        2 => tracing::warn!(target: "plugin", plugin, part, "{text}"),
-        3 => tracing::info!(target: "plugin", plugin, part, "{text}"),
-        4 => tracing::debug!(target: "plugin", plugin, part, "{text}"),
-        _ => tracing::trace!(target: "plugin", plugin, part, "{text}"),
-    }
-}
-
-/// A level as a frame has it.
-pub(super) fn number(level: tracing::Level) -> u32 {
-    match level {
-        tracing::Level::ERROR => 1,
-        tracing::Level::WARN => 2,
-        tracing::Level::INFO => 3,
-        tracing::Level::DEBUG => 4,
-        tracing::Level::TRACE => 5,
+        1 => tracing::error!(target: "plugin", plugin, part, span, "{text}"),
+        2 => tracing::warn!(target: "plugin", plugin, part, span, "{text}"),
+        3 => tracing::info!(target: "plugin", plugin, part, span, "{text}"),
+        4 => tracing::debug!(target: "plugin", plugin, part, span, "{text}"),
+        _ => tracing::trace!(target: "plugin", plugin, part, span, "{text}"),
     }
 }
 

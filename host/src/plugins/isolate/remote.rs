@@ -24,6 +24,7 @@ use crate::plugins::error::LoadError;
 use crate::plugins::failed::failure;
 use crate::plugins::link::Link;
 use crate::plugins::manifest::Manifest;
+use crate::plugins::services;
 use crate::telemetry::labels::LoadStage;
 
 /// How long the driver sleeps when nothing comes.
@@ -54,6 +55,8 @@ struct Driver {
     /// Tasks whose submit it has not answered.
     untaken: HashSet<u64>,
     packer: Packer,
+    /// The log level that it was told.
+    level: tracing::Level,
     /// The child has ended: there is no more than what was read.
     ended: bool,
     /// Its end was told: closing it has nothing to add.
@@ -86,7 +89,8 @@ pub(in crate::plugins) fn build(
         memory: apart.memory,
         image: &apart.image,
     };
-    let started = Process::start(&start).and_then(|(process, socket)| Driver::new(process, socket, link));
+    let started =
+        Process::start(&start).and_then(|(process, socket)| Driver::new(process, socket, link, apart.level));
     let mut driver = started
         .map_err(|e| fault(LoadStage::Open, format!("no process of its own could be started: {e}")))?;
     let wanted = frame::Build {
@@ -141,7 +145,12 @@ pub(in crate::plugins) fn build(
 }
 
 impl Driver {
-    fn new(process: Process, socket: UnixStream, link: &'static Link) -> std::io::Result<Driver> {
+    fn new(
+        process: Process,
+        socket: UnixStream,
+        link: &'static Link,
+        level: tracing::Level,
+    ) -> std::io::Result<Driver> {
         Ok(Driver {
             pipe: Pipe::new(socket)?,
             process,
@@ -149,6 +158,7 @@ impl Driver {
             news: News::new(link),
             untaken: HashSet::new(),
             packer: Packer::default(),
+            level,
             ended: false,
             lost: false,
             killed: None,
@@ -318,6 +328,12 @@ impl Engine for Remote {
         let mut driver = self.driver.lock();
         for id in std::mem::take(&mut *self.cancels.lock()) {
             driver.pipe.send(Frame::Cancel, &id.to_le_bytes()).map_err(|e| driver.garbled(&e))?;
+        }
+        let level = services::level();
+        if level != driver.level {
+            driver.level = level;
+            let number = u64::from(services::number(level));
+            driver.pipe.send(Frame::Level, &number.to_le_bytes()).map_err(|e| driver.garbled(&e))?;
         }
         let turned = driver.turn(receiver, &self.load);
         if let Err(failure) = &turned {

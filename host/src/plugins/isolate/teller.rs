@@ -17,6 +17,8 @@ use crate::plugins::Load;
 use crate::plugins::engine::Engine;
 use crate::plugins::handle::EngineHandle;
 use crate::plugins::register::Register;
+use crate::plugins::services;
+use crate::telemetry::transport::carried::Told;
 
 /// How often series and load are told.
 const EVERY: Duration = Duration::from_millis(100);
@@ -30,7 +32,14 @@ pub(super) struct Teller {
     engine: OnceLock<Arc<EngineHandle>>,
     lines: Mutex<Lines>,
     changed: Condvar,
-    told: Mutex<Option<(Load, u64)>>,
+    told: Mutex<Last>,
+}
+
+/// What was told last of what is told only when it has changed.
+#[derive(Default)]
+struct Last {
+    report: Option<(Load, u64)>,
+    links: Told,
 }
 
 #[derive(Default)]
@@ -50,7 +59,7 @@ impl Teller {
             engine: OnceLock::new(),
             lines: Mutex::default(),
             changed: Condvar::new(),
-            told: Mutex::new(None),
+            told: Mutex::default(),
         });
         let thread = Arc::clone(&teller);
         let run = move || {
@@ -81,14 +90,14 @@ impl Teller {
     }
 
     /// A line for the host's log.
-    pub(super) fn line(&self, level: tracing::Level, part: Option<&str>, text: &str) {
+    pub(super) fn line(&self, level: tracing::Level, part: Option<&str>, span: Option<&str>, text: &str) {
         let mut lines = self.lines.lock();
         if lines.waiting.len() >= MAX_LINES {
             lines.lost += 1;
             return;
         }
-        let (level, part) = (news::number(level), part.map(str::to_owned));
-        lines.waiting.push_back(Line { level, part, text: text.to_owned() });
+        let (part, span) = (part.map(str::to_owned), span.map(str::to_owned));
+        lines.waiting.push_back(Line { level: services::number(level), part, span, text: text.to_owned() });
         self.changed.notify_one();
     }
 
@@ -107,8 +116,11 @@ impl Teller {
             lines.load = false;
             (std::mem::take(&mut lines.waiting), std::mem::take(&mut lines.lost))
         };
-        let lost =
-            (lost > 0).then(|| Line { level: 2, part: None, text: format!("{lost} log lines were lost") });
+        let lost = (lost > 0).then(|| Line {
+            level: 2,
+            text: format!("{lost} log lines were lost"),
+            ..Line::default()
+        });
         for line in waiting.into_iter().chain(lost) {
             self.home.send_json(Frame::Line, &line);
         }
@@ -124,14 +136,19 @@ impl Teller {
         if !breaches.bytes().is_empty() {
             self.home.send(Frame::Breaches, breaches.bytes());
         }
+        let links = self.ledger.transport().told();
+        if links != told.links {
+            self.home.send_json(Frame::Links, &links);
+            told.links = links;
+        }
         if let Some(engine) = self.engine.get() {
             let now = (engine.load(), engine.link().heartbeats());
             let steps = engine.link().take_steps();
-            if *told != Some(now) || steps > 0 {
+            if told.report != Some(now) || steps > 0 {
                 let mut report = Packer::default();
                 news::pack_report(&mut report, &now.0, now.1, steps);
                 self.home.send(Frame::Report, report.bytes());
-                *told = Some(now);
+                told.report = Some(now);
             }
         }
     }

@@ -8,6 +8,7 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use cascadia_plugin_api::abi::code;
@@ -38,42 +39,62 @@ pub fn reason(error: &libloading::Error) -> String {
 /// Refuses `path` when a library of the same SONAME is loaded from another file.
 pub fn refuse_second_build(path: &Path, soname: Option<&str>) -> Result<(), String> {
     let Some(soname) = soname else { return Ok(()) };
-    let same = |loaded: &Path| identity(loaded).is_some() && identity(loaded) == identity(path);
     for loaded in loaded_files() {
-        if loaded.file_name() != path.file_name() && loaded.file_name() != Some(OsStr::new(soname)) {
+        let name = loaded.path.file_name();
+        if name != path.file_name() && name != Some(OsStr::new(soname)) {
             continue;
         }
-        if same(&loaded) {
+        if loaded.is(path) {
             return Ok(());
         }
-        let theirs =
-            std::fs::read(&loaded).ok().and_then(|bytes| elf::read(&bytes, "").ok()).and_then(|e| e.soname);
-        if theirs.as_deref() == Some(soname) {
+        // Of a file that is gone the name must do.
+        let theirs = || std::fs::read(&loaded.path).ok().and_then(|bytes| elf::read(&bytes, "").ok()?.soname);
+        if loaded.is_gone || theirs().as_deref() == Some(soname) {
             return Err(format!(
-                "{} is already loaded as {soname} from {}: a second build in one process would silently be the first \
+                "{} is already loaded as {soname} from {}{}: a second build in one process would silently be the first \
                  one; use --isolate for it, or one build for all plugins",
                 path.display(),
-                loaded.display()
+                loaded.path.display(),
+                if loaded.is_gone { ", which was replaced since" } else { "" }
             ));
         }
     }
     Ok(())
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    path.metadata().ok().map(|m| (m.dev(), m.ino()))
+/// A file that is mapped into this process.
+#[derive(Debug, PartialEq, Eq)]
+struct Loaded {
+    path: PathBuf,
+    inode: u64,
+    /// Another file may have its path now.
+    is_gone: bool,
+}
+
+impl Loaded {
+    /// Reads a line of `/proc/self/maps`; none of memory without a file.
+    fn read(line: &[u8]) -> Option<Loaded> {
+        let path = &line[line.iter().position(|b| *b == b'/')?..];
+        let inode = line.split(|b| *b == b' ').nth(4)?;
+        let inode = std::str::from_utf8(inode).ok()?.parse().ok()?;
+        let (path, is_gone) = path.strip_suffix(b" (deleted)").map_or((path, false), |path| (path, true));
+        Some(Loaded { path: PathBuf::from(OsStr::from_bytes(path)), inode, is_gone })
+    }
+
+    /// Whether `path` is this file.
+    fn is(&self, path: &Path) -> bool {
+        let Ok(there) = path.metadata() else { return false };
+        if self.is_gone {
+            return there.ino() == self.inode;
+        }
+        self.path.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+    }
 }
 
 /// The files mapped into this process.
-fn loaded_files() -> Vec<PathBuf> {
+fn loaded_files() -> Vec<Loaded> {
     let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
-    let mut files: Vec<PathBuf> = maps
-        .split(|b| *b == b'\n')
-        .filter_map(|line| {
-            line.iter().position(|b| *b == b'/').map(|at| PathBuf::from(OsStr::from_bytes(&line[at..])))
-        })
-        .collect();
+    let mut files: Vec<Loaded> = maps.split(|b| *b == b'\n').filter_map(Loaded::read).collect();
     files.dedup();
     files
 }
@@ -123,4 +144,32 @@ unsafe extern "C" fn symbol(library: *mut c_void, name: Str) -> *mut c_void {
             library.get::<*mut c_void>(name.bytes()).map_or(core::ptr::null_mut(), |s| s.as_raw_ptr())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_map_tell_a_file_that_is_gone() {
+        let line = |end: &str| {
+            format!("7f0000000000-7f0000001000 r--p 00002000 fe:01 4711                     {end}")
+        };
+        let read = |end: &str| Loaded::read(line(end).as_bytes());
+        let loaded = |path: &str, is_gone| Some(Loaded { path: path.into(), inode: 4711, is_gone });
+        assert_eq!(read("/a b/libx.so.1"), loaded("/a b/libx.so.1", false));
+        assert_eq!(read("/a b/libx.so.1 (deleted)"), loaded("/a b/libx.so.1", true));
+        assert_eq!(read(""), None);
+        assert_eq!(read("[heap]"), None);
+    }
+
+    #[test]
+    fn a_library_that_took_the_place_of_a_loaded_one_is_not_that_one() {
+        let c =
+            loaded_files().into_iter().find(|f| f.path.to_string_lossy().contains("/libc.so")).expect("libc");
+        assert!(c.is(&c.path), "{c:?}");
+        let other = Loaded { is_gone: true, inode: c.inode + 1, path: c.path.clone() };
+        assert!(!other.is(&c.path), "{other:?}");
+        assert_eq!(refuse_second_build(&c.path, Some("libc.so.6")), Ok(()));
+    }
 }

@@ -12,14 +12,34 @@ static LEVEL: AtomicU32 = AtomicU32::new(level::INFO);
 
 /// Sets the most detailed level that plugins write.
 pub fn set_level(max: tracing::Level) {
-    let level = match max {
+    LEVEL.store(number(max), Ordering::Relaxed);
+}
+
+/// The most detailed level that plugins write.
+pub fn level() -> tracing::Level {
+    named(LEVEL.load(Ordering::Relaxed))
+}
+
+/// A level as the boundary numbers them.
+pub fn number(level: tracing::Level) -> u32 {
+    match level {
         tracing::Level::ERROR => level::ERROR,
         tracing::Level::WARN => level::WARN,
         tracing::Level::INFO => level::INFO,
         tracing::Level::DEBUG => level::DEBUG,
         tracing::Level::TRACE => level::TRACE,
-    };
-    LEVEL.store(level, Ordering::Relaxed);
+    }
+}
+
+/// The level of a number; of one that means nothing the most detailed.
+pub fn named(number: u32) -> tracing::Level {
+    match number {
+        level::ERROR => tracing::Level::ERROR,
+        level::WARN => tracing::Level::WARN,
+        level::INFO => tracing::Level::INFO,
+        level::DEBUG => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    }
 }
 
 pub(super) fn table() -> &'static LogV1 {

@@ -2,7 +2,7 @@
 //!
 //! What must hold: a handle that is not that of an open span of the worker is ignored. Names are the plugin's, so they are
 //! fields: those of `tracing` are constants. Events carry the span's name as their part, so that the lines of an isolated
-//! plugin, which come without spans, tell it too.
+//! plugin, which come with the words of the innermost span and not under one, tell it too.
 
 use core::ffi::c_void;
 use std::fmt::Write;
