@@ -169,11 +169,12 @@ impl Assembler {
 
     fn take(&mut self, bytes: &[u8]) -> bool {
         // Nearly always: whole characters, and nothing to look for.
-        if self.stops.is_idle() && self.joiner.is_empty() {
-            if let Ok(text) = std::str::from_utf8(bytes) {
-                self.shown.push_str(text);
-                return false;
-            }
+        if self.stops.is_idle()
+            && self.joiner.is_empty()
+            && let Ok(text) = std::str::from_utf8(bytes)
+        {
+            self.shown.push_str(text);
+            return false;
         }
         self.text.clear();
         self.joiner.push(bytes, &mut self.text);
