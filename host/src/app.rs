@@ -17,6 +17,7 @@ use crate::fleet::choose::{Chosen, choose};
 use crate::fleet::desk::{self, Inbox};
 use crate::fleet::marker::Marker;
 use crate::fleet::{Fleet, Ground};
+use crate::http::room::Room;
 use crate::http::{server, tls};
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::notify::Manager;
@@ -105,6 +106,7 @@ async fn serve(
     let keys = Keys::read(&config.server).map_err(Failed::usage)?;
     let (fleet, inbox) = desk::open();
     let api = Arc::new(Api {
+        room: Arc::new(Room::new(Arc::clone(&metrics))),
         models: Arc::new(Models::default()),
         roster: Arc::new(Roster::default()),
         metrics,

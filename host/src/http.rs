@@ -4,6 +4,7 @@ pub mod body;
 pub mod gzip;
 pub mod read;
 pub mod respond;
+pub mod room;
 pub mod server;
 mod socket;
 pub mod stream;

@@ -45,6 +45,7 @@ pub struct Metrics {
     pub queue_depth: IntGauge,
     /// Waits for a slot, in seconds.
     pub queue_wait: Histogram,
+    bodies: IntGauge,
     /// Fields of requests that nobody knows.
     pub unknown_fields: IntCounter,
     /// Streams ended because the client did not read.
@@ -151,6 +152,7 @@ impl Metrics {
             inflight: int_gauge(r, &names::INFLIGHT),
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
+            bodies: int_gauge(r, &names::BODY_BYTES),
             unknown_fields: keep(
                 r,
                 IntCounter::new(names::UNKNOWN_FIELDS.name, names::UNKNOWN_FIELDS.help)
@@ -175,6 +177,11 @@ impl Metrics {
     /// Books one rejection.
     pub fn reject(&self, reason: Reason) {
         self.rejected[reason as usize].inc();
+    }
+
+    /// Books so many more bytes of bodies, or fewer.
+    pub fn body_bytes(&self, more: i64) {
+        self.bodies.add(more);
     }
 
     /// Books one broken rule of the plugin boundary.

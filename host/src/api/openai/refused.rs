@@ -106,8 +106,9 @@ pub(super) fn check(fields: &mut Fields) -> Result<(), ApiError> {
     }
 }
 
-/// What is left is known to nobody here: counted, and refused where the configuration says so.
-pub(super) fn rest(api: &Api, fields: &Fields) -> Result<(), ApiError> {
+/// What is left is known to nobody here: counted, and refused where the configuration says so. It ends here, or a long
+/// field would be kept for as long as the answer takes.
+pub(super) fn rest(api: &Api, fields: Fields) -> Result<(), ApiError> {
     let unknown = fields.names().filter(|name| !IDLE.contains(name));
     let mut shown = Vec::new();
     for name in unknown {
