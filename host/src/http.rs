@@ -8,6 +8,7 @@ pub mod room;
 pub mod server;
 mod socket;
 pub mod stream;
+mod streams;
 pub mod tls;
 
 pub use body::Body;

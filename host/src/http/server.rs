@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -25,13 +25,14 @@ use tokio_util::task::TaskTracker;
 
 use super::Body;
 use super::socket::Socket;
+use super::streams::Streams;
 
 /// What a handler knows of the connection.
 #[derive(Clone)]
 pub struct Connection {
     /// The other side.
     pub peer: SocketAddr,
-    /// Cancelling it ends the connection at once.
+    /// Cancelling it ends the connection at once; with HTTP/2, the request's stream alone.
     pub token: CancellationToken,
 }
 
@@ -114,7 +115,6 @@ async fn converse(
         tracing::debug!(%error, "nodelay not set");
     }
     let token = connection.token.clone();
-    let answer = service_fn(move |request| Sure(service(request, connection.clone())));
     let http = async move {
         let patience = limits.header_timeout;
         let Some(acceptor) = tls else {
@@ -125,7 +125,7 @@ async fn converse(
             };
             let two = begun.is_two();
             let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
-            return speak(socket, two, limits, answer, |socket| socket.farewell(FAREWELL)).await;
+            return speak(socket, two, limits, connection, service, |socket| socket.farewell(FAREWELL)).await;
         };
         let shaken = Box::pin(acceptor.accept(Socket::new(socket, &[], limits.write_timeout)));
         match tokio::time::timeout(patience, shaken).await {
@@ -138,7 +138,7 @@ async fn converse(
                     }
                 };
                 // Boxed: a connection's memory is that of the largest kind, and this one is rare and large.
-                Box::pin(speak(stream, two, limits, answer, farewell)).await
+                Box::pin(speak(stream, two, limits, connection, service, farewell)).await
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no TLS");
@@ -156,22 +156,27 @@ async fn converse(
 }
 
 /// Speaks HTTP over a connection to its end, and then says farewell.
-async fn speak<I, S, F>(
+async fn speak<I, F>(
     io: I,
     two: bool,
     limits: Limits,
-    answer: S,
+    connection: Connection,
+    service: Service,
     farewell: impl FnOnce(I) -> F,
 ) -> hyper::Result<()>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Unpin,
-    S::Future: Send + Unpin + 'static,
     F: Future<Output = ()>,
 {
     let io = TokioIo::new(io);
     if two {
-        let served = http2::Builder::new(TokioExecutor::new())
+        let streams = Streams::new(connection.token.clone());
+        // Held here: what hyper leaves running must not outlive its connection.
+        let _all = connection.token.drop_guard();
+        let (peer, begun) = (connection.peer, streams.clone());
+        let answer =
+            service_fn(move |request| Sure(service(request, Connection { peer, token: begun.begin() })));
+        let served = http2::Builder::new(streams)
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(64 << 10)
@@ -180,6 +185,7 @@ where
             .serve_connection(io, answer);
         return Box::pin(served).await;
     }
+    let answer = service_fn(move |request| Sure(service(request, connection.clone())));
     let mut one = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
