@@ -4,8 +4,9 @@
 //! HTTP/2; a connection ends when its token is cancelled, whatever its client does; an accept error never ends the loop.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Body;
-use super::socket::Socket;
+use super::socket::{Socket, Watch};
 use super::streams::Streams;
 
 /// What a handler knows of the connection.
@@ -86,10 +87,15 @@ pub async fn serve(
         };
         match (slot, accepted) {
             (Ok(slot), Ok((socket, peer))) => {
-                let connection = Connection { peer, token: stop.child_token() };
-                let (service, tls, limits) = (Arc::clone(&service), tls.clone(), limits());
+                let terms = Terms {
+                    limits: limits(),
+                    connection: Connection { peer, token: stop.child_token() },
+                    service: Arc::clone(&service),
+                    tasks: tasks.clone(),
+                };
+                let tls = tls.clone();
                 tasks.spawn(async move {
-                    converse(socket, connection, limits, tls, service).await;
+                    converse(socket, tls, terms).await;
                     drop(slot);
                 });
             }
@@ -103,49 +109,35 @@ pub async fn serve(
     }
 }
 
-async fn converse(
-    socket: TcpStream,
-    connection: Connection,
+/// What holds for one connection.
+struct Terms {
     limits: Limits,
-    tls: Option<TlsAcceptor>,
+    connection: Connection,
     service: Service,
-) {
+    tasks: TaskTracker,
+}
+
+async fn converse(socket: TcpStream, tls: Option<TlsAcceptor>, terms: Terms) {
     // Without it a token waits up to 40 ms for the acknowledgement of the one before.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "nodelay not set");
     }
-    let token = connection.token.clone();
+    let (token, limits) = (terms.connection.token.clone(), terms.limits);
     let http = async move {
-        let patience = limits.header_timeout;
-        let Some(acceptor) = tls else {
-            let mut socket = socket;
-            let Ok(Ok(begun)) = tokio::time::timeout(patience, Begun::read(&mut socket)).await else {
-                // Too little came in time, or it has gone.
-                return Ok(());
-            };
-            let two = begun.is_two();
-            let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
-            return speak(socket, two, limits, connection, service, |socket| socket.farewell(FAREWELL)).await;
-        };
-        let shaken = Box::pin(acceptor.accept(Socket::new(socket, &[], limits.write_timeout)));
-        match tokio::time::timeout(patience, shaken).await {
-            Ok(Ok(stream)) => {
-                let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                let farewell = |mut stream: TlsStream<Socket>| async move {
-                    // Its word of farewell; a client that has gone needs none.
-                    if tokio::time::timeout(FAREWELL, stream.shutdown()).await.is_ok() {
-                        stream.into_inner().0.farewell(FAREWELL).await;
-                    }
-                };
-                // Boxed: a connection's memory is that of the largest kind, and this one is rare and large.
-                Box::pin(speak(stream, two, limits, connection, service, farewell)).await
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "no TLS");
-                Ok(())
-            }
-            Err(_) => Ok(()),
+        if let Some(acceptor) = tls {
+            // Boxed: a connection's memory is that of the largest kind, and this one is rare and large.
+            return Box::pin(speak_tls(socket, &acceptor, terms)).await;
         }
+        let mut socket = socket;
+        let Ok(Ok(begun)) = tokio::time::timeout(limits.header_timeout, Begun::read(&mut socket)).await
+        else {
+            // Too little came in time, or it has gone.
+            return Ok(());
+        };
+        let two = begun.is_two();
+        let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
+        let watch = socket.watch();
+        speak(socket, watch, two, terms, |socket| socket.farewell(FAREWELL)).await
     };
     tokio::select! {
         ended = http => if let Err(error) = ended {
@@ -155,13 +147,35 @@ async fn converse(
     }
 }
 
+/// The same over TLS.
+async fn speak_tls(socket: TcpStream, acceptor: &TlsAcceptor, terms: Terms) -> hyper::Result<()> {
+    let socket = Socket::new(socket, &[], terms.limits.write_timeout);
+    let watch = socket.watch();
+    match tokio::time::timeout(terms.limits.header_timeout, acceptor.accept(socket)).await {
+        Ok(Ok(stream)) => {
+            let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            let farewell = |mut stream: TlsStream<Socket>| async move {
+                // Its word of farewell; a client that has gone needs none.
+                if tokio::time::timeout(FAREWELL, stream.shutdown()).await.is_ok() {
+                    stream.into_inner().0.farewell(FAREWELL).await;
+                }
+            };
+            speak(stream, watch, two, terms, farewell).await
+        }
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "no TLS");
+            Ok(())
+        }
+        Err(_) => Ok(()),
+    }
+}
+
 /// Speaks HTTP over a connection to its end, and then says farewell.
 async fn speak<I, F>(
     io: I,
+    watch: Watch,
     two: bool,
-    limits: Limits,
-    connection: Connection,
-    service: Service,
+    terms: Terms,
     farewell: impl FnOnce(I) -> F,
 ) -> hyper::Result<()>
 where
@@ -169,8 +183,9 @@ where
     F: Future<Output = ()>,
 {
     let io = TokioIo::new(io);
+    let Terms { limits, connection, service, tasks } = terms;
     if two {
-        let streams = Streams::new(connection.token.clone());
+        let streams = Streams::new(connection.token.clone(), tasks);
         // Held here: what hyper leaves running must not outlive its connection.
         let _all = connection.token.drop_guard();
         let (peer, begun) = (connection.peer, streams.clone());
@@ -190,7 +205,13 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         .serve_connection(io, answer);
-    let ended = std::future::poll_fn(|cx| one.poll_without_shutdown(cx)).await;
+    let mut left = pin!(watch.left());
+    let ended = poll_fn(|cx| match one.poll_without_shutdown(cx) {
+        Poll::Pending => left.as_mut().poll(cx).map(|()| None),
+        ended => ended.map(Some),
+    });
+    // A client that left unseen needs no farewell.
+    let Some(ended) = ended.await else { return Ok(()) };
     farewell(one.into_parts().io.into_inner()).await;
     ended
 }

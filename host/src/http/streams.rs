@@ -8,19 +8,21 @@ use std::sync::Arc;
 use hyper::rt::Executor;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Runs the streams of one connection; clones are the same.
 #[derive(Clone)]
 pub(super) struct Streams {
     connection: CancellationToken,
+    tasks: TaskTracker,
     /// The token of the stream that is handed over next.
     next: Arc<Mutex<Option<CancellationToken>>>,
 }
 
 impl Streams {
-    /// None yet; all end with `connection`.
-    pub(super) fn new(connection: CancellationToken) -> Streams {
-        Streams { connection, next: Arc::default() }
+    /// None yet; all end with `connection` and are tracked by `tasks`.
+    pub(super) fn new(connection: CancellationToken, tasks: TaskTracker) -> Streams {
+        Streams { connection, tasks, next: Arc::default() }
     }
 
     /// The token of the stream whose answer is asked for now.
@@ -37,8 +39,7 @@ where
 {
     fn execute(&self, stream: F) {
         let token = self.next.lock().take().unwrap_or_else(|| self.connection.clone());
-        // Not tracked: its token is a child of the connection's, which is tracked and cancels it at its end.
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 _ = stream => {}
@@ -60,7 +61,7 @@ mod tests {
     #[tokio::test]
     async fn a_stream_ends_alone_and_all_end_with_their_connection() {
         let connection = CancellationToken::new();
-        let streams = Streams::new(connection.clone());
+        let streams = Streams::new(connection.clone(), TaskTracker::new());
         let begin = || {
             let (held, dropped) = oneshot::channel::<()>();
             let token = streams.begin();
