@@ -51,6 +51,8 @@ section! {
         Live cors_origins: Vec<String> = Vec::new(),
         /// Refuse fields of requests that nobody knows, instead of counting them.
         Live strict_fields: bool = false,
+        /// Refuse a `max_tokens` for which the model's window has no room, instead of giving as many tokens as fit.
+        Live strict_max_tokens: bool = false,
         /// Host names that clients may use besides loopback names, when listening on loopback.
         Live allowed_hosts: Vec<String> = Vec::new(),
         /// Largest request body, and largest rendered prompt, in MiB.

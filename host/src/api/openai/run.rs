@@ -92,6 +92,7 @@ pub(super) async fn run(
     let mut begun = Vec::new();
     for (tokens, echo) in prompts.into_iter().zip(echoes) {
         let room = room(&plan.model, tokens.len())?;
+        plan.params.fits(room, api.config().server.strict_max_tokens)?;
         for _ in 0..plan.params.choices {
             let choice = choice(&plan, begun.len(), echo.as_deref(), &tokens);
             begun.push(begin(api, &plan, &labels, who, continues, room, tokens.clone(), choice));
