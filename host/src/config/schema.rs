@@ -41,7 +41,7 @@ section! {
         /// File with the keys of administrators, one a line; without it administrators are those on this machine. Read again
         /// with each reload.
         Live admin_keys: Option<PathBuf> = None,
-        /// PEM file with the certificate chain for TLS; together with `tls_key`.
+        /// PEM file with the certificate chain for TLS; together with `tls_key`. A reload reads both files again.
         Restart tls_cert: Option<PathBuf> = None,
         /// PEM file with the key of the certificate.
         Restart tls_key: Option<PathBuf> = None,

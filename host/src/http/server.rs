@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use super::Body;
 use super::socket::{Socket, Watch};
 use super::streams::Streams;
+use super::tls::Certificates;
 
 /// What a handler knows of the connection.
 #[derive(Clone)]
@@ -64,12 +65,12 @@ pub struct Limits {
     pub write_timeout: Duration,
 }
 
-/// Accepts until `stop` is cancelled, with TLS where there is an acceptor. Connections are tracked by `tasks` and end with
+/// Accepts until `stop` is cancelled, with TLS where there are certificates. Connections are tracked by `tasks` and end with
 /// `stop` too. `limits` is asked for each of them; how many there may be is settled at the start.
 pub async fn serve(
     listener: TcpListener,
     limits: impl Fn() -> Limits + Send,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Certificates>,
     service: Service,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -93,7 +94,7 @@ pub async fn serve(
                     service: Arc::clone(&service),
                     tasks: tasks.clone(),
                 };
-                let tls = tls.clone();
+                let tls = tls.as_ref().map(Certificates::now);
                 tasks.spawn(async move {
                     converse(socket, tls, terms).await;
                     drop(slot);

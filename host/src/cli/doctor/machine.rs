@@ -71,7 +71,8 @@ fn port(config: &Config) -> Vec<Line> {
         Ok(_) => Line::ok(subject, format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let host = Host::parse(&address.to_string()).ok();
-            let answer = host.and_then(|h| h.ask("GET", "/livez", None, None, Duration::from_secs(3)).ok());
+            let answer =
+                host.and_then(|h| h.ask("GET", "/livez", None, None, None, Duration::from_secs(3)).ok());
             match answer.is_some_and(|a| a.body["status"] == "ok") {
                 true => Line::warn(
                     subject,
