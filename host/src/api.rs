@@ -18,6 +18,7 @@ use crate::config::schema::is_loopback;
 use crate::config::{Config, Live};
 use crate::error::ApiError;
 use crate::fleet::desk::Desk;
+use crate::http::room::{Held, Room};
 use crate::http::server::{Answer, Connection, Service};
 use crate::http::{Body, gzip, respond};
 use crate::lifecycle::Lifecycle;
@@ -47,6 +48,8 @@ pub struct Api {
     pub loopback: bool,
     /// Turns for preparing long prompts: a few at a time, so that many clients cannot take all cores and memory.
     pub preparing: Arc<tokio::sync::Semaphore>,
+    /// Memory for bodies.
+    pub room: Arc<Room>,
 }
 
 /// Long prompts that are prepared at once.
@@ -61,6 +64,11 @@ impl Api {
     /// Largest body and largest rendered prompt, in bytes.
     pub fn max_body(&self) -> u64 {
         self.config().server.max_body_mb << 20
+    }
+
+    /// Memory for one more body.
+    pub fn place(&self) -> Held {
+        self.room.place(self.config().server.max_bodies() << 20)
     }
 
     /// How long a body may take to come.

@@ -17,7 +17,9 @@ use crate::fleet::choose::{Chosen, choose};
 use crate::fleet::desk::{self, Inbox};
 use crate::fleet::marker::Marker;
 use crate::fleet::{Fleet, Ground};
-use crate::http::{server, tls};
+use crate::http::room::Room;
+use crate::http::server;
+use crate::http::tls::Certificates;
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::notify::Manager;
 use crate::models::Models;
@@ -105,6 +107,7 @@ async fn serve(
     let keys = Keys::read(&config.server).map_err(Failed::usage)?;
     let (fleet, inbox) = desk::open();
     let api = Arc::new(Api {
+        room: Arc::new(Room::new(Arc::clone(&metrics))),
         models: Arc::new(Models::default()),
         roster: Arc::new(Roster::default()),
         metrics,
@@ -121,14 +124,16 @@ async fn serve(
     }
     let (marker, suspects) = Marker::new(env::state_folder());
     let tls = match (&api.config().server.tls_cert, &api.config().server.tls_key) {
-        (Some(certificates), Some(key)) => Some(tls::acceptor(certificates, key).map_err(Failed::usage)?),
+        (Some(certificates), Some(key)) => {
+            Some(Certificates::read(certificates, key).map_err(Failed::usage)?)
+        }
         _ => None,
     };
     let secure = tls.is_some();
     let manager = Arc::new(Manager::at(env::notify_socket()));
-    let host = Host { api, sources, marker: Arc::new(marker), manager };
+    let host = Host { api, sources, tls, marker: Arc::new(marker), manager };
     suggest_isolation(&suspects, &host.api.config());
-    host.listen(listener, tls);
+    host.listen(listener);
     host.show_life(env::watchdog());
     tracing::info!(version = env!("CARGO_PKG_VERSION"), address = %bound, tls = secure, "listening");
     let ended = host.until_signal(chosen, inbox, signals).await;
@@ -153,12 +158,13 @@ fn suggest_isolation(suspects: &[String], config: &Config) {
 struct Host {
     api: Arc<Api>,
     sources: Sources,
+    tls: Option<Certificates>,
     marker: Arc<Marker>,
     manager: Arc<Manager>,
 }
 
 impl Host {
-    fn listen(&self, listener: TcpListener, tls: Option<tls::Acceptor>) {
+    fn listen(&self, listener: TcpListener) {
         let (life, live) = (&self.api.lifecycle, Arc::clone(&self.api.live));
         let limits = move || {
             let config = live.get();
@@ -173,7 +179,7 @@ impl Host {
         life.tasks.spawn(server::serve(
             listener,
             limits,
-            tls,
+            self.tls.clone(),
             service,
             life.stop.clone(),
             life.tasks.clone(),

@@ -4,9 +4,11 @@ pub mod body;
 pub mod gzip;
 pub mod read;
 pub mod respond;
+pub mod room;
 pub mod server;
 mod socket;
 pub mod stream;
+mod streams;
 pub mod tls;
 
 pub use body::Body;

@@ -1,9 +1,11 @@
 //! Generations that end early: by the cancel route, by a client that leaves, by a client that does not read. Each frees
 //! its slot and its engine, and books one sample. Tests are named after the symptoms that users of other servers reported.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, COMPLETIONS, Call, Stream, chat, completion, order, streamed, with};
-use cascadia_tests::http::Request;
+use cascadia_tests::http::{Connection, Request};
 use cascadia_tests::{Host, Scrape, wait};
 use serde_json::{Value, json};
 
@@ -136,6 +138,48 @@ fn generation_does_not_go_on_after_its_client_was_killed() -> Result<()> {
     assert_eq!(metrics.requests(CHAT, "499"), 1.0);
     // The slot is free.
     assert_eq!(host.chat("next")?.content(), "next");
+    Ok(())
+}
+
+#[test]
+fn a_client_that_sent_its_next_request_and_left_is_noticed_although_nobody_read_that() -> Result<()> {
+    let host = Host::mock(&["--max-concurrent", "1"]);
+    let next = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 600000\r\n\r\n");
+    let more = next.clone() + &" ".repeat(40_000);
+    let (mut n, mut kept) = (0.0, Vec::new());
+    for (body, behind, whole) in [
+        (stalled(2), &next, true),
+        (streamed(stalled(2)), &next, true),
+        (stalled(2), &more, false),
+        (streamed(stalled(2)), &more, false),
+    ] {
+        let mut connection = Connection::open(host.client().address)?;
+        connection.send(&Request::post(CHAT, &body))?;
+        host.running(1);
+        host.until("tokens of the engine", 2.0 * (n + 1.0), |s| s.mock_tokens());
+        connection.send_all(behind.as_bytes())?;
+        let left = Instant::now();
+        // Whether it has gone altogether or only will send no more.
+        if whole {
+            drop(connection);
+        } else {
+            connection.no_more()?;
+            kept.push(connection);
+        }
+        n += 1.0;
+        one_cancelled(&host, n);
+        assert!(left.elapsed() < Duration::from_secs(5), "noticed after {:?}", left.elapsed());
+    }
+    // One that stays is answered, in turn.
+    let mut connection = Connection::open(host.client().address)?;
+    for words in ["first", "second"] {
+        connection.send(&Request::post(CHAT, &chat(words)))?;
+    }
+    for words in ["first", "second"] {
+        assert_eq!(connection.head()?.status, 200);
+        assert!(String::from_utf8(connection.body()?)?.contains(words));
+    }
+    assert_eq!(host.quiet().mock_tasks("cancelled"), n);
     Ok(())
 }
 

@@ -210,6 +210,62 @@ fn an_echoed_prompt_is_scored_without_generating() -> Result<()> {
 }
 
 #[test]
+fn what_no_engine_does_yet_is_refused_by_its_name_and_never_ignored() -> Result<()> {
+    let host = Host::mock(&["--set", "server.strict_max_tokens=true"]);
+    for (path, field, value, code) in [
+        (COMPLETIONS, "best_of", json!(3), "unsupported_parameter"),
+        (COMPLETIONS, "best_of", json!(1), "invalid_value"),
+        (COMPLETIONS, "best_of", json!("x"), "invalid_value"),
+        (COMPLETIONS, "suffix", json!("none"), "unsupported_parameter"),
+        (COMPLETIONS, "prompt_logprobs", json!(0), "unsupported_parameter"),
+        (CHAT, "prompt_logprobs", json!(1), "unsupported_parameter"),
+        (CHAT, "bad_words", json!(["x"]), "unsupported_parameter"),
+        (CHAT, "include_stop_str_in_output", json!(true), "unsupported_parameter"),
+        (CHAT, "skip_special_tokens", json!(false), "unsupported_parameter"),
+        (CHAT, "continue_final_message", json!(true), "unsupported_parameter"),
+        (CHAT, "chat_template", json!("{{ messages }}"), "unsupported_parameter"),
+        (CHAT, "return_token_ids", json!(true), "unsupported_parameter"),
+        (CHAT, "truncate_prompt_tokens", json!(5), "unsupported_parameter"),
+        (CHAT, "structured_outputs", json!({"regex": "a"}), "unsupported_parameter"),
+        (CHAT, "response_format", json!({"type": "json_object"}), "unsupported_parameter"),
+        (CHAT, "web_search_options", json!({}), "unsupported_parameter"),
+        (CHAT, "modalities", json!(["text", "audio"]), "unsupported_parameter"),
+        (CHAT, "max_tokens", json!(1_000_000), "invalid_value"),
+    ] {
+        let body = if path == CHAT { chat("x") } else { with(completion("x"), &json!({"n": 2})) };
+        let error = host.post(path, &with(body, &json!({field: value})))?.error(400);
+        assert_eq!(
+            (error["code"].as_str(), error["param"].as_str()),
+            (Some(code), Some(field)),
+            "{field}: {value}"
+        );
+    }
+    let neutral = json!({"best_of": 2, "n": 2, "suffix": "", "prompt_logprobs": null, "bad_words": [], "max_tokens": 100});
+    assert_eq!(
+        host.post(COMPLETIONS, &with(completion("x"), &neutral))?.json()["choices"].as_array().map(Vec::len),
+        Some(2)
+    );
+    // By default as many are given as there is room for.
+    let host = Host::mock(&[]);
+    assert_eq!(host.post(CHAT, &with(chat("x"), &json!({"max_tokens": 1_000_000})))?.content(), "x");
+    // A greedy engine cannot choose among the likeliest.
+    let host = Host::mock(&["--plugin-opt", "mock.features=logprobs"]);
+    for (path, body, field) in [
+        (CHAT, with(chat("x"), &json!({"top_p": 0.5})), "top_p"),
+        (CHAT, with(chat("x"), &json!({"top_k": 5})), "top_k"),
+        (COMPLETIONS, with(completion("x"), &json!({"echo": true, "logprobs": 0})), "echo"),
+    ] {
+        let error = host.post(path, &body)?.error(400);
+        assert_eq!(
+            (error["code"].as_str(), error["param"].as_str()),
+            (Some("unsupported_parameter"), Some(field))
+        );
+    }
+    assert_eq!(host.post(CHAT, &with(chat("x"), &json!({"top_p": 0.5, "temperature": 0})))?.content(), "x");
+    Ok(())
+}
+
+#[test]
 fn what_the_card_lacks_is_refused_by_its_name() -> Result<()> {
     let host = Host::mock(&["--plugin-opt", "mock.features=sampling,seed"]);
     for (path, field, value, body) in [

@@ -33,3 +33,4 @@ mod security;
 mod streams;
 mod symptoms;
 mod tls;
+mod weaknesses;

@@ -119,9 +119,25 @@ fn doctor_finds_a_sound_setup_sound() -> Result<()> {
     has(&lines, "address", "ok", "is free");
     has(&lines, "plugin mock", "ok", "speaks this host's boundary");
     has(&lines, "model mock", "ok", "opens and finds what it needs");
+    has(&lines, "devices of mock", "ok", "CPU: a processor of the mock");
     let (status, lines) = doctor(&["--plugin", &mock(), "--build"])?;
     assert_eq!(status, Some(0), "{lines:#?}");
     has(&lines, "model mock", "ok", "was built and warmed on mock in");
+    Ok(())
+}
+
+#[test]
+fn doctor_warns_of_a_device_that_is_not_there_and_survives_a_driver_that_is_broken() -> Result<()> {
+    let (status, lines) = doctor(&["--plugin", &mock(), "--device", "AUTO:GPU,CPU"])?;
+    assert_eq!(status, Some(0), "{lines:#?}");
+    has(&lines, "devices of mock", "warn", "no GPU, which a model asks for");
+    let two = "mock.devices=CPU: a processor; GPU.0: a card of 12 units";
+    let (_, lines) = doctor(&["--plugin", &mock(), "--device", "GPU", "--plugin-opt", two])?;
+    has(&lines, "devices of mock", "ok", "GPU.0: a card of 12 units");
+    let (status, lines) = doctor(&["--plugin", &mock(), "--plugin-opt", "mock.devices=crash"])?;
+    assert_eq!(status, Some(0), "{lines:#?}");
+    has(&lines, "model mock", "ok", "opens and finds what it needs");
+    has(&lines, "devices of mock", "warn", "signal 6");
     Ok(())
 }
 
@@ -207,6 +223,12 @@ fn ov_genai_is_found_by_doctor_with_its_runtime() -> Result<()> {
         doctor(&[&args[..], &["--plugin-opt", &format!("ov-genai.openvino-dir={dir}")]].concat())?;
     assert_eq!(status, Some(0), "{lines:#?}");
     has(&lines, "model m", "ok", "OpenVINO opened");
+    // The processor's name is the kernel's, and OpenVINO reads it in its own way.
+    has(&lines, "devices of ov-genai", "ok", "CPU: ");
+    let full = |l: &Value| {
+        l["subject"] == "devices of ov-genai" && l["found"].as_str().is_some_and(|f| f.len() > 12)
+    };
+    assert!(lines.iter().any(full), "{lines:#?}");
     let nowhere = TempDir::new();
     let wrong = format!("ov-genai.openvino-dir={}", nowhere.path().display());
     let (status, lines) = doctor(&[&args[..], &["--plugin-opt", &wrong]].concat())?;

@@ -38,12 +38,18 @@ const ROWS: [u32; 23] = [1, 2, 3, 4, 6, 7, 9, 10, 11, 13, 14, 16, 17, 19, 20, 22
 
 #[test]
 fn each_row_is_in_the_table_and_each_test_of_it_is_there() -> Result<()> {
+    each_has_a_test("symptoms.rs", &ROWS)
+}
+
+/// Asserts that the tables at the head of a file have exactly these rows, and that each names tests that there are, or what
+/// it waits for.
+pub(crate) fn each_has_a_test(file: &str, wanted: &[u32]) -> Result<()> {
     let folder = setup::root().join("tests/it");
-    let table = std::fs::read_to_string(folder.join("symptoms.rs"))?;
+    let table = std::fs::read_to_string(folder.join(file))?;
     let rows = table.lines().filter_map(|line| line.strip_prefix("//! | ")?.split_once(" | "));
     let rows: Vec<(u32, &str)> =
         rows.filter_map(|(number, rest)| Some((number.parse().ok()?, rest))).collect();
-    assert_eq!(rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(), ROWS);
+    assert_eq!(rows.iter().map(|(number, _)| *number).collect::<Vec<_>>(), wanted);
     for (number, rest) in rows {
         let tests: Vec<&str> = rest.split('`').skip(1).step_by(2).filter(|t| t.contains("::")).collect();
         let waits = ["later, with the tool parsers", "needs a pipeline"].iter().any(|why| rest.contains(why));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use cascadia_tests::host::run;
-use cascadia_tests::{Host, TempDir, setup};
+use cascadia_tests::{Host, TempDir, setup, wait};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -16,6 +16,10 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 /// A certificate for `localhost` and its key, made for these tests and worth nothing else.
 const CERTIFICATE: &str = include_str!("tls/cert.pem");
 const KEY: &str = include_str!("tls/key.pem");
+/// Another one, as after a renewal.
+const OTHER_CERTIFICATE: &str = include_str!("tls/other-cert.pem");
+const OTHER_KEY: &str = include_str!("tls/other-key.pem");
+const SIGHUP: i32 = 1;
 
 fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("PANIC: temporary paths are text")
@@ -23,8 +27,17 @@ fn text(path: &std::path::Path) -> &str {
 
 /// A connection that offers these protocols.
 fn connect(host: &Host, protocols: &[&[u8]]) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+    trusting(CERTIFICATE, host, protocols)
+}
+
+/// The same, of a client that trusts this certificate.
+fn trusting(
+    certificate: &str,
+    host: &Host,
+    protocols: &[&[u8]],
+) -> Result<StreamOwned<ClientConnection, TcpStream>> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes())?)?;
+    roots.add(CertificateDer::from_pem_slice(certificate.as_bytes())?)?;
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
@@ -85,4 +98,57 @@ fn files_that_make_no_certificate_are_refused_at_the_start() {
     start(text(&none), text(&key)).complains(2, &["none.pem", "no certificate"]);
     start(text(&cert), text(&none)).complains(2, &["none.pem"]);
     run(&["--plugin", text(&plugin), "--set", "server.tls_cert=\"x\""]).complains(2, &["go together"]);
+}
+
+#[test]
+fn renewed_certificates_are_shown_after_a_reload_and_broken_ones_change_nothing() -> Result<()> {
+    let dir = TempDir::new();
+    let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
+    let plugin = setup::plugin("mock");
+    let args = ["--plugin", text(&plugin), "--tls-cert", text(&cert), "--tls-key", text(&key)];
+    let host = Host::start(&args);
+    let mut before = connect(&host, &[])?;
+    before.conn.complete_io(&mut before.sock)?;
+    let told = |message: &str| {
+        host.signal(SIGHUP);
+        wait(message, || if host.log().contains(message) { Ok(()) } else { Err(host.log()) });
+    };
+    dir.file("cert.pem", OTHER_CERTIFICATE);
+    // A chain without its key, as when a renewal is half written.
+    told("does not go with");
+    assert!(ask(&mut connect(&host, &[])?)?.contains("\"ok\""));
+    dir.file("key.pem", OTHER_KEY);
+    told("configuration was read again");
+    assert!(ask(&mut trusting(OTHER_CERTIFICATE, &host, &[])?)?.contains("\"ok\""));
+    let old = ask(&mut connect(&host, &[])?);
+    assert!(old.is_err(), "the old one is not shown any more: {old:?}");
+    // Who was there keeps what it has.
+    assert!(ask(&mut before)?.contains("\"ok\""));
+    Ok(())
+}
+
+#[test]
+fn the_model_commands_ask_a_host_with_tls_and_refuse_one_that_is_not_who_it_should_be() {
+    let dir = TempDir::new();
+    let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
+    let other = dir.file("other.pem", OTHER_CERTIFICATE);
+    let plugin = setup::plugin("mock");
+    let args = ["--plugin", text(&plugin), "--tls-cert", text(&cert), "--tls-key", text(&key)];
+    let host = Host::start(&args);
+    let port = host.client().address.port();
+    for name in ["localhost", "127.0.0.1"] {
+        let url = format!("https://{name}:{port}");
+        let list = run(&["model", "list", "--host", &url, "--ca", text(&cert)]);
+        assert!(list.status.success() && list.output.contains("mock/mock"), "{list:?}");
+    }
+    let url = format!("https://localhost:{port}");
+    let load = run(&["model", "load", "b", "--wait", "--host", &url, "--ca", text(&cert)]);
+    assert!(load.status.success() && load.output.contains("b  up"), "{load:?}");
+    let ask = |url: &str, ca: &[&str]| run(&[&["model", "list", "--host", url], ca].concat());
+    ask(&url, &["--ca", text(&other)]).complains(1, &["certificate"]);
+    // The system's authorities, if it has any, have not signed it.
+    ask(&url, &[]).complains(1, &[]);
+    ask(&url, &["--ca", text(&key)]).complains(1, &["key.pem"]);
+    ask(&url, &["--ca", "/nowhere.pem"]).complains(1, &["/nowhere.pem"]);
+    ask(&format!("http://localhost:{port}"), &[]).complains(1, &[]);
 }

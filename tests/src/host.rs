@@ -227,9 +227,10 @@ impl Host {
     /// Waits until nothing is going on; answers the metrics.
     #[track_caller]
     pub fn quiet(&self) -> Scrape {
-        const GAUGES: [&str; 5] = [
+        const GAUGES: [&str; 6] = [
             "cascadia_inflight_tasks",
             "cascadia_queue_depth",
+            "cascadia_request_body_bytes",
             "cascadia_engine_requests_running",
             "cascadia_engine_requests_waiting",
             "cascadia_engine_kv_cache_usage_ratio",

@@ -72,8 +72,10 @@ async fn load(api: &Api, call: Call) -> Result<Response<Body>, ApiError> {
     let wait = Wait::of(call.request.uri().query())?;
     let (parts, body) = call.request.into_parts();
     read::require_json(&parts.headers)?;
-    let body = read::body(&parts.headers, body, MAX_BODY, api.body_timeout()).await?;
-    let loading = api.fleet.load(wish(&body)?).await.map_err(refused)?;
+    let (body, held) = read::body(&parts.headers, body, MAX_BODY, api.body_timeout(), api.place()).await?;
+    let wish = wish(&body)?;
+    drop((body, held));
+    let loading = api.fleet.load(wish).await.map_err(refused)?;
     tracing::info!(model = loading.listed.name, request = call.id.text, "load was asked for");
     let Some(patience) = wait.0 else { return Ok(respond::json(202, &json!(loading.listed))) };
     let name = &loading.listed.name;

@@ -1,4 +1,5 @@
-//! SIGHUP: the configuration is read again, and what may change while the host runs does.
+//! SIGHUP: the configuration is read again, and the files of keys and certificates, and what may change while the host
+//! runs does.
 //!
 //! What must hold: a configuration with a fault changes nothing, and is told in one line; what needs a restart keeps its
 //! old value and is named.
@@ -43,12 +44,7 @@ impl Host {
 
     async fn renew(&self) -> Result<(reload::Plan, Changes), String> {
         let sources = self.sources.clone();
-        // Files may lie on a disk that is slow, or gone.
-        let reading = tokio::task::spawn_blocking(move || sources.resolve());
-        let read = tokio::time::timeout(READ, reading)
-            .await
-            .map_err(|_| format!("the file was not read within {READ:?}"))?
-            .map_err(|_| "reading it panicked".to_owned())?;
+        let read = reading(move || sources.resolve()).await?;
         let Resolved { config: read, .. } = read.map_err(|e| e.to_string())?;
         let plan = reload::plan(&self.api.config(), &read);
         // What needs a restart keeps its value, and may not go with what is new: an open address without keys, say.
@@ -56,7 +52,12 @@ impl Host {
         if !wrong.is_empty() {
             return Err(format!("{}; restart the host for this", wrong.join("; ")));
         }
-        let keys = Keys::read(&plan.config.server)?;
+        let (server, tls) = (plan.config.server.clone(), self.tls.clone());
+        let secrets = reading(move || {
+            let keys = Keys::read(&server)?;
+            Ok::<_, String>((keys, tls.map(|tls| tls.renewed()).transpose()?))
+        });
+        let (keys, certificates) = secrets.await??;
         let config = Arc::new(plan.config.clone());
         // The fleet first: what it cannot serve refuses the whole.
         let changes = self.api.fleet.reload(Arc::clone(&config)).await.map_err(|refused| match refused {
@@ -70,9 +71,19 @@ impl Host {
         logs::set_level(level);
         services::set_level(level);
         self.api.keys.replace(keys);
+        if let (Some(tls), Some(certificates)) = (&self.tls, certificates) {
+            tls.replace(certificates);
+        }
         self.api.live.set(config);
         Ok((plan, changes))
     }
+}
+
+/// What comes of reading files, which may lie on a disk that is slow, or gone.
+async fn reading<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    let read = tokio::time::timeout(READ, tokio::task::spawn_blocking(read)).await;
+    read.map_err(|_| format!("a file was not read within {READ:?}"))?
+        .map_err(|_| "reading a file panicked".to_owned())
 }
 
 fn told(changes: &Changes) -> String {

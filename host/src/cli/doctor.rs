@@ -2,6 +2,7 @@
 //!
 //! What must hold: nothing is changed, no model is served, and a plugin's code runs in a child process only.
 
+mod devices;
 mod machine;
 mod models;
 mod probe;
@@ -14,6 +15,7 @@ use super::{colour, say, sources};
 use crate::config::Config;
 use crate::config::setting::Setting;
 use crate::config::sources::Problems;
+use crate::fleet::probe::Depth;
 
 /// What to look at.
 #[derive(Args)]
@@ -29,6 +31,9 @@ pub(super) struct Flags {
     /// Try the engine of this model and say what came of it; the command starts itself with it.
     #[arg(long, hide = true, value_name = "NAME")]
     probe: Option<String>,
+    /// With --probe: tell the devices and stop there.
+    #[arg(long, hide = true, requires = "probe")]
+    probe_devices: bool,
 }
 
 /// How something stands.
@@ -85,7 +90,12 @@ pub(super) fn run(flags: &Flags, plugin_options: Vec<Setting>) -> i32 {
     };
     let config = resolved.config;
     if let Some(name) = &flags.probe {
-        return probe::child(&config, name, flags.build);
+        let depth = match (flags.probe_devices, flags.build) {
+            (true, _) => Depth::Devices,
+            (false, true) => Depth::Whole,
+            (false, false) => Depth::Runtime,
+        };
+        return probe::child(&config, name, depth);
     }
     let mut lines = vec![Line::ok("configuration", described(&config, sources.file.as_deref()))];
     lines.extend(machine::lines(&config, sources.file.as_deref()));

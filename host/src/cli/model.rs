@@ -27,12 +27,15 @@ pub(super) enum Command {
 /// Which host, and how to answer.
 #[derive(Args)]
 pub(super) struct At {
-    /// Where the host listens.
+    /// Where the host listens; https:// where it speaks TLS.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
     host: String,
     /// File with the administrator's key, when the host asks for one; its first line that is no comment.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// PEM file with the certificates to trust for https://, instead of the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -166,10 +169,11 @@ fn ask(
         Ok(key) => key,
         Err(problem) => return complain(&problem, USAGE),
     };
-    let Answer { status, body } = match host.ask(method, path, key.as_deref(), body, patience) {
-        Ok(answer) => answer,
-        Err(problem) => return complain(&problem, 1),
-    };
+    let Answer { status, body } =
+        match host.ask(method, path, key.as_deref(), body, at.ca.as_deref(), patience) {
+            Ok(answer) => answer,
+            Err(problem) => return complain(&problem, 1),
+        };
     if at.json {
         say(&format!("{body:#}"));
     } else if (200..300).contains(&status) {

@@ -147,6 +147,7 @@ fn example(section: &Section, row: &Row) -> Value {
         ("model", "options") => {
             Value::Table(toml::Table::from_iter([("cb".to_owned(), Value::Boolean(true))]))
         }
+        ("server", "max_bodies_mb") => 256.into(),
         ("limits", "max_queued") => 32.into(),
         _ => match row.kind {
             Kind::Size => "64GiB".into(),

@@ -41,7 +41,7 @@ section! {
         /// File with the keys of administrators, one a line; without it administrators are those on this machine. Read again
         /// with each reload.
         Live admin_keys: Option<PathBuf> = None,
-        /// PEM file with the certificate chain for TLS; together with `tls_key`.
+        /// PEM file with the certificate chain for TLS; together with `tls_key`. A reload reads both files again.
         Restart tls_cert: Option<PathBuf> = None,
         /// PEM file with the key of the certificate.
         Restart tls_key: Option<PathBuf> = None,
@@ -51,10 +51,15 @@ section! {
         Live cors_origins: Vec<String> = Vec::new(),
         /// Refuse fields of requests that nobody knows, instead of counting them.
         Live strict_fields: bool = false,
+        /// Refuse a `max_tokens` for which the model's window has no room, instead of giving as many tokens as fit.
+        Live strict_max_tokens: bool = false,
         /// Host names that clients may use besides loopback names, when listening on loopback.
         Live allowed_hosts: Vec<String> = Vec::new(),
         /// Largest request body, and largest rendered prompt, in MiB.
         Live max_body_mb: u64 = 32,
+        /// Most bytes of request bodies that are held at once, in MiB, until each was made into tokens; a request over it is
+        /// refused with 503. 256 when left out, and never less than twice `max_body_mb`.
+        Live max_bodies_mb: Option<u64> = None,
         /// Most connections at once.
         Restart max_connections: usize = 4096,
         /// How long a client may take to send a request's head; a change holds for new connections.
@@ -83,6 +88,13 @@ section! {
         Live max_choices: usize = 128,
         /// How long an engine with tasks may show neither a token nor a heartbeat before it is given up.
         Live stall_timeout: Span = Span::seconds(300),
+    }
+}
+
+impl Server {
+    /// Most bytes of all bodies, in MiB.
+    pub fn max_bodies(&self) -> u64 {
+        self.max_bodies_mb.unwrap_or_else(|| self.max_body_mb.saturating_mul(2).max(256))
     }
 }
 
@@ -189,6 +201,7 @@ impl Config {
         let l = &self.limits;
         for (key, value, least, most) in [
             ("server.max_body_mb", self.server.max_body_mb, 1, 4096),
+            ("server.max_bodies_mb", self.server.max_bodies(), 1, 1 << 20),
             ("server.max_connections", self.server.max_connections as u64, 1, 1_000_000),
             ("limits.max_concurrent", l.max_concurrent as u64, 1, 100_000),
             ("limits.max_queued", l.queue_places() as u64, 0, 1_000_000),
@@ -201,6 +214,15 @@ impl Config {
             } else if value > most {
                 problems.push((key, format!("{key} is {value}; it may be at most {most}")));
             }
+        }
+        // A packed body and what it becomes are there at once.
+        let least = self.server.max_body_mb.saturating_mul(2);
+        if self.server.max_bodies() < least {
+            let message = format!(
+                "server.max_bodies_mb is {}; it must be at least {least}, twice server.max_body_mb",
+                self.server.max_bodies()
+            );
+            problems.push(("server.max_bodies_mb", message));
         }
         for (key, span) in [
             ("server.header_timeout", self.server.header_timeout),

@@ -194,6 +194,7 @@ mod tests {
         for (bad, good) in [
             ("server.listen = '0.0.0.0:80'", "server.listen = '0.0.0.0:80'\nserver.no_auth = true"),
             ("server.max_body_mb = 4097", "server.max_body_mb = 4096"),
+            ("server.max_bodies_mb = 63", "server.max_bodies_mb = 64"),
             ("server.max_connections = 0", "server.max_connections = 1"),
             ("server.header_timeout = '0s'", "server.header_timeout = '10ms'"),
             ("server.body_timeout = '9ms'", "server.body_timeout = '1h'"),

@@ -114,7 +114,7 @@ codes! {
     LoadFailed = "load_failed", 500, Server, None;
     /// The host failed; a fault of ours.
     Internal = "internal", 500, Server, None;
-    /// All slots and all queue places are taken, or the queue's deadline passed.
+    /// All slots and all queue places are taken, the queue's deadline passed, or other requests' bodies leave no memory.
     Capacity = "capacity", 503, Unavailable, Some(Reason::Capacity);
     /// The engine is not loaded, has failed, or a peer cannot be reached.
     EngineUnavailable = "engine_unavailable", 503, Unavailable, Some(Reason::EngineUnavailable);

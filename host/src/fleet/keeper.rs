@@ -101,6 +101,7 @@ impl Keeper {
     fn place(&mut self, job: Job, source: Source, now: Instant) -> usize {
         self.numbers += 1;
         let mut slot = Slot::new(self.numbers, job, source, now);
+        slot.held = Some(self.ground.metrics.hold(&slot.job.name));
         slot.generation = self.built_before.get(&slot.job.name).copied().unwrap_or(0);
         self.slots.push(slot);
         self.slots.len() - 1

@@ -18,9 +18,14 @@ use crate::telemetry::plugin_metrics::PluginMetrics;
 pub enum Depth {
     /// The plugin opens and finds its libraries; no weights are read.
     Runtime,
+    /// As [`Depth::Runtime`], and the plugin tells in the log which devices its libraries find.
+    Devices,
     /// The engine is built and warmed.
     Whole,
 }
+
+/// The option of an engine that can tell its devices: one line of the log each, of the part `devices`.
+const LIST_DEVICES: &str = "list-devices";
 
 /// A model that was chosen, as far as files and manifests tell.
 #[derive(Debug)]
@@ -35,6 +40,8 @@ pub struct Subject<'a> {
     pub engine: &'a str,
     /// Device as the engine names it; empty when the engine has no such option.
     pub device: &'a str,
+    /// Whether the engine can tell which devices there are.
+    pub lists_devices: bool,
 }
 
 /// What came of it.
@@ -55,6 +62,7 @@ impl Chosen {
             plugin: &job.plugin,
             engine: &job.engine,
             device: job.options.get("device").map_or("", String::as_str),
+            lists_devices: job.options.contains_key(LIST_DEVICES),
         })
     }
 
@@ -70,8 +78,11 @@ impl Chosen {
     pub fn probe(self, name: &str, depth: Depth, config: &Config) -> Result<Found, String> {
         let level = config.level().unwrap_or(tracing::Level::INFO);
         services::start(Arc::new(PluginMetrics::new(Arc::new(Metrics::new()))), level);
-        let jobs = self.jobs.into_iter().map(|(job, _)| job);
-        let job = jobs.into_iter().find(|job| job.name == name).ok_or("there is no such model")?;
+        let mut jobs = self.jobs.into_iter().map(|(job, _)| job);
+        let mut job = jobs.find(|job| job.name == name).ok_or("there is no such model")?;
+        if depth == Depth::Devices {
+            job.options.insert(LIST_DEVICES.to_owned(), "true".to_owned());
+        }
         let mut plugins = self.plugins.into_iter();
         let mut candidate =
             plugins.find(|p| p.manifest.id == job.plugin).ok_or("its plugin is not there any more")?;
@@ -84,7 +95,7 @@ impl Chosen {
             path: job.path.as_deref(),
             model: &job.name,
             give_up: &never,
-            stop_before_weights: (depth == Depth::Runtime).then_some(&stopped),
+            stop_before_weights: (depth != Depth::Whole).then_some(&stopped),
         };
         match opened.build(&order) {
             Ok(Built { card, load, warmup, .. }) => Ok(Found { device: card.device, took: load + warmup }),

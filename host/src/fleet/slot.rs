@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::job::{Job, Source};
 use crate::models::Model;
+use crate::telemetry::metrics::Held;
 
 /// Failures within [`WINDOW`] after which the engine is left alone for [`PAUSE`].
 const TOO_MANY: usize = 5;
@@ -53,6 +54,8 @@ pub(super) struct Slot {
     pub(super) waiters: Vec<oneshot::Sender<Result<(), String>>>,
     /// Engines built so far for its name.
     pub(super) generation: u32,
+    /// Keeps the series of its model.
+    pub(super) held: Option<Held>,
     /// Progress of the engine when it was last seen to move, and when that was.
     pub(super) moved: (u64, Instant),
     failures: VecDeque<Instant>,
@@ -70,6 +73,7 @@ impl Slot {
             give_up: Arc::default(),
             waiters: Vec::new(),
             generation: 0,
+            held: None,
             moved: (0, now),
             failures: VecDeque::new(),
         }

@@ -14,12 +14,29 @@ use super::Body;
 
 /// Answers below this are not worth it, and above it would hold the runtime's thread for too long.
 const WORTH: std::ops::Range<usize> = 1 << 10..1 << 20;
+/// So much is inflated at a time.
+const PART: usize = 64 << 10;
 
-/// What a compressed body becomes; none when that is over `limit` bytes.
-pub(super) fn inflate(body: &[u8], limit: u64) -> std::io::Result<Option<Bytes>> {
-    let mut out = Vec::new();
-    let n = MultiGzDecoder::new(body).take(limit.saturating_add(1)).read_to_end(&mut out)?;
-    Ok((n as u64 <= limit).then(|| Bytes::from(out)))
+/// Appends what a compressed body becomes to `out`; false when that is over `limit` bytes, or when `grow` refused the room
+/// for so many more.
+pub(super) fn inflate(
+    body: &[u8],
+    limit: u64,
+    out: &mut Vec<u8>,
+    mut grow: impl FnMut(u64) -> bool,
+) -> std::io::Result<bool> {
+    let mut unpacked = MultiGzDecoder::new(body).take(limit.saturating_add(1));
+    let mut part = vec![0; PART.min(body.len().saturating_mul(8))];
+    loop {
+        let n = unpacked.read(&mut part)?;
+        if n == 0 {
+            return Ok(out.len() as u64 <= limit);
+        }
+        if !grow(n as u64) {
+            return Ok(false);
+        }
+        out.extend_from_slice(&part[..n]);
+    }
 }
 
 /// Whether the client takes gzip.
@@ -62,11 +79,17 @@ mod tests {
     fn a_bomb_ends_at_the_limit() {
         let bomb = packed(&vec![0; 10 << 20]);
         assert!(bomb.len() < 20_000);
-        assert!(inflate(&bomb, 1 << 20).expect("gzip").is_none());
-        assert_eq!(inflate(&bomb, 10 << 20).expect("gzip").map(|b| b.len()), Some(10 << 20));
-        assert!(inflate(b"no gzip", 100).is_err());
+        let inflate = |body: &[u8], limit: u64, room: u64| {
+            let (mut out, mut left) = (Vec::new(), room);
+            let grow = |n: u64| left.checked_sub(n).map(|rest| left = rest).is_some();
+            super::inflate(body, limit, &mut out, grow).map(|fits| fits.then_some(out.len()))
+        };
+        assert_eq!(inflate(&bomb, 1 << 20, u64::MAX).expect("gzip"), None);
+        assert_eq!(inflate(&bomb, 10 << 20, 9 << 20).expect("gzip"), None);
+        assert_eq!(inflate(&bomb, 10 << 20, 10 << 20).expect("gzip"), Some(10 << 20));
+        assert!(inflate(b"no gzip", 100, 100).is_err());
         let cut = packed(b"some text that is cut");
-        assert!(inflate(&cut[..cut.len() - 9], 100).is_err());
+        assert!(inflate(&cut[..cut.len() - 9], 100, 100).is_err());
     }
 
     #[test]

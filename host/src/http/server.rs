@@ -4,6 +4,7 @@
 //! HTTP/2; a connection ends when its token is cancelled, whatever its client does; an accept error never ends the loop.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -24,14 +25,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Body;
-use super::socket::Socket;
+use super::socket::{Socket, Watch};
+use super::streams::Streams;
+use super::tls::Certificates;
 
 /// What a handler knows of the connection.
 #[derive(Clone)]
 pub struct Connection {
     /// The other side.
     pub peer: SocketAddr,
-    /// Cancelling it ends the connection at once.
+    /// Cancelling it ends the connection at once; with HTTP/2, the request's stream alone.
     pub token: CancellationToken,
 }
 
@@ -62,12 +65,12 @@ pub struct Limits {
     pub write_timeout: Duration,
 }
 
-/// Accepts until `stop` is cancelled, with TLS where there is an acceptor. Connections are tracked by `tasks` and end with
+/// Accepts until `stop` is cancelled, with TLS where there are certificates. Connections are tracked by `tasks` and end with
 /// `stop` too. `limits` is asked for each of them; how many there may be is settled at the start.
 pub async fn serve(
     listener: TcpListener,
     limits: impl Fn() -> Limits + Send,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Certificates>,
     service: Service,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -85,10 +88,15 @@ pub async fn serve(
         };
         match (slot, accepted) {
             (Ok(slot), Ok((socket, peer))) => {
-                let connection = Connection { peer, token: stop.child_token() };
-                let (service, tls, limits) = (Arc::clone(&service), tls.clone(), limits());
+                let terms = Terms {
+                    limits: limits(),
+                    connection: Connection { peer, token: stop.child_token() },
+                    service: Arc::clone(&service),
+                    tasks: tasks.clone(),
+                };
+                let tls = tls.as_ref().map(Certificates::now);
                 tasks.spawn(async move {
-                    converse(socket, connection, limits, tls, service).await;
+                    converse(socket, tls, terms).await;
                     drop(slot);
                 });
             }
@@ -102,26 +110,27 @@ pub async fn serve(
     }
 }
 
-async fn converse(
-    socket: TcpStream,
-    connection: Connection,
+/// What holds for one connection.
+struct Terms {
     limits: Limits,
-    tls: Option<TlsAcceptor>,
+    connection: Connection,
     service: Service,
-) {
+    tasks: TaskTracker,
+}
+
+async fn converse(socket: TcpStream, tls: Option<TlsAcceptor>, terms: Terms) {
     // Without it a token waits up to 40 ms for the acknowledgement of the one before.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "nodelay not set");
     }
-    let token = connection.token.clone();
-    let answer = service_fn(move |request| Sure(service(request, connection.clone())));
+    let token = terms.connection.token.clone();
     let mut http: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> = match tls {
-        Some(acceptor) => Box::pin(secretly(socket, acceptor, limits, answer)),
-        None => Box::pin(openly(socket, limits, answer)),
+        Some(acceptor) => Box::pin(speak_tls(socket, acceptor, terms)),
+        None => Box::pin(speak_openly(socket, terms)),
     };
     let mut cancelled = pin!(token.cancelled());
     let mut asked = false;
-    let ended = std::future::poll_fn(|cx| {
+    let ended = poll_fn(|cx| {
         // Asked once it wakes this task when it comes true; asking with every token would cost a lock each.
         let ask = !std::mem::replace(&mut asked, true) || token.is_cancelled();
         if ask && cancelled.as_mut().poll(cx).is_ready() {
@@ -135,64 +144,64 @@ async fn converse(
 }
 
 /// Speaks HTTP over a plain connection; the client's first bytes say which.
-async fn openly<S>(socket: TcpStream, limits: Limits, answer: S) -> hyper::Result<()>
-where
-    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Unpin,
-    S::Future: Send + Unpin + 'static,
-{
+async fn speak_openly(socket: TcpStream, terms: Terms) -> hyper::Result<()> {
     // Boxed, and gone before the first request: a connection's memory is that of its largest moment.
-    let begun = Box::pin(tokio::time::timeout(limits.header_timeout, Begun::read(socket)));
+    let begun = Box::pin(tokio::time::timeout(terms.limits.header_timeout, Begun::read(socket)));
     let Ok(Ok((socket, begun))) = begun.await else {
         // Too little came in time, or it has gone.
         return Ok(());
     };
     let two = begun.is_two();
-    let socket = Socket::new(socket, begun.bytes(), limits.write_timeout);
-    speak(socket, two, limits, answer, |socket| socket.farewell(FAREWELL)).await
+    let socket = Socket::new(socket, begun.bytes(), terms.limits.write_timeout);
+    let watch = socket.watch();
+    speak(socket, watch, two, terms, |socket| socket.farewell(FAREWELL)).await
 }
 
-/// Speaks HTTP over TLS, of the kind that the client and the acceptor agree on.
-async fn secretly<S>(socket: TcpStream, acceptor: TlsAcceptor, limits: Limits, answer: S) -> hyper::Result<()>
-where
-    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Unpin,
-    S::Future: Send + Unpin + 'static,
-{
-    let shaken = acceptor.accept(Socket::new(socket, &[], limits.write_timeout));
-    let stream = match tokio::time::timeout(limits.header_timeout, shaken).await {
-        Ok(Ok(stream)) => stream,
+/// The same over TLS.
+async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> hyper::Result<()> {
+    let socket = Socket::new(socket, &[], terms.limits.write_timeout);
+    let watch = socket.watch();
+    match tokio::time::timeout(terms.limits.header_timeout, acceptor.accept(socket)).await {
+        Ok(Ok(stream)) => {
+            let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            let farewell = |mut stream: TlsStream<Socket>| async move {
+                // Its word of farewell; a client that has gone needs none.
+                if tokio::time::timeout(FAREWELL, stream.shutdown()).await.is_ok() {
+                    stream.into_inner().0.farewell(FAREWELL).await;
+                }
+            };
+            speak(stream, watch, two, terms, farewell).await
+        }
         Ok(Err(error)) => {
             tracing::debug!(%error, "no TLS");
-            return Ok(());
+            Ok(())
         }
-        Err(_) => return Ok(()),
-    };
-    let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let farewell = |mut stream: TlsStream<Socket>| async move {
-        // Its word of farewell; a client that has gone needs none.
-        if tokio::time::timeout(FAREWELL, stream.shutdown()).await.is_ok() {
-            stream.into_inner().0.farewell(FAREWELL).await;
-        }
-    };
-    speak(stream, two, limits, answer, farewell).await
+        Err(_) => Ok(()),
+    }
 }
 
 /// Speaks HTTP over a connection to its end, and then says farewell.
-async fn speak<I, S, F>(
+async fn speak<I, F>(
     io: I,
+    watch: Watch,
     two: bool,
-    limits: Limits,
-    answer: S,
+    terms: Terms,
     farewell: impl FnOnce(I) -> F,
 ) -> hyper::Result<()>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: hyper::service::Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Unpin,
-    S::Future: Send + Unpin + 'static,
     F: Future<Output = ()>,
 {
     let io = TokioIo::new(io);
+    let Terms { limits, connection, service, tasks } = terms;
     if two {
-        let served = http2::Builder::new(TokioExecutor::new())
+        let streams = Streams::new(connection.token.clone(), tasks);
+        // Held here: what hyper leaves running must not outlive its connection.
+        let _all = connection.token.drop_guard();
+        let (peer, begun) = (connection.peer, streams.clone());
+        let answer =
+            service_fn(move |request| Sure(service(request, Connection { peer, token: begun.begin() })));
+        let served = http2::Builder::new(streams)
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(64 << 10)
@@ -201,6 +210,7 @@ where
             .serve_connection(io, answer);
         return Box::pin(served).await;
     }
+    let answer = service_fn(move |request| Sure(service(request, connection.clone())));
     // Boxed, or it would lie in this future twice: where it is made and where it stays.
     let mut one = Box::new(
         http1::Builder::new()
@@ -208,7 +218,13 @@ where
             .header_read_timeout(limits.header_timeout)
             .serve_connection(io, answer),
     );
-    let ended = std::future::poll_fn(|cx| one.poll_without_shutdown(cx)).await;
+    let mut left = pin!(watch.left());
+    let ended = poll_fn(|cx| match one.poll_without_shutdown(cx) {
+        Poll::Pending => left.as_mut().poll(cx).map(|()| None),
+        ended => ended.map(Some),
+    });
+    // A client that left unseen needs no farewell.
+    let Some(ended) = ended.await else { return Ok(()) };
     Box::pin(farewell(one.into_parts().io.into_inner())).await;
     ended
 }

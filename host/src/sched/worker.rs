@@ -20,7 +20,7 @@ use crate::error::{ApiError, Code};
 use crate::generate::{End, Failure, Kind, Piece, Request};
 use crate::plugins::{Engine, Load, Next, Receiver, Taken, breach};
 use crate::telemetry::labels::Protocol;
-use crate::telemetry::metrics::{Metrics, ModelMetrics, WorkerMetrics};
+use crate::telemetry::metrics::{Held, Metrics, ModelMetrics, WorkerMetrics};
 
 /// A hint to engines that can split their work.
 const STEP_BUDGET: Duration = Duration::from_millis(50);
@@ -38,6 +38,8 @@ pub struct Worker {
     metrics: Arc<Metrics>,
     model: ModelMetrics,
     own: WorkerMetrics,
+    /// Keeps the series of its model.
+    held: Mutex<Option<Held>>,
     next_task: AtomicU64,
     /// Pieces taken from the engine.
     pieces: AtomicU64,
@@ -97,13 +99,15 @@ impl Worker {
         metrics: Arc<Metrics>,
     ) -> std::io::Result<Arc<Worker>> {
         let (own, served) = (metrics.worker(model, &id), model.to_owned());
-        let model = metrics.model(model);
+        let held = metrics.hold(model);
+        let model = metrics.model(&held);
         let worker = Arc::new(Worker {
             served,
             engine,
             gate,
             model,
             own,
+            held: Mutex::new(Some(held)),
             metrics,
             next_task: AtomicU64::new(1),
             pieces: AtomicU64::new(0),
@@ -186,9 +190,10 @@ impl Worker {
         self.engine.link().wake();
     }
 
-    /// Ends its series on `/metrics`; called once it is closed.
+    /// Ends its series on `/metrics`, and those of its model if it was the last of it; called once it is closed.
     pub fn forget_metrics(&self) {
         self.metrics.forget_worker(&self.served, &self.id);
+        drop(self.held.lock().take());
     }
 
     /// Hands a generation to the engine's thread. What comes of it comes through the flight.

@@ -1,5 +1,7 @@
 //! The values behind the names: one registry, handles made once, label children cached where tokens flow.
 
+mod served;
+
 use std::sync::Arc;
 
 use prometheus::core::Collector;
@@ -8,9 +10,11 @@ use prometheus::{
     IntGauge, Opts, Registry, TextEncoder,
 };
 
-use super::labels::{FinishReason, FrameKind, LinkError, LoadStage, Protocol, Reason, Restart};
+use super::labels::{FrameKind, LinkError, LoadStage, Protocol, Reason};
 use super::names::{self, Family};
 use super::transport::TransportMetrics;
+use served::Served;
+pub use served::{Held, ModelMetrics};
 
 /// All metrics of one host.
 pub struct Metrics {
@@ -39,43 +43,20 @@ pub struct Metrics {
     restarts: IntCounterVec,
     generations: GaugeVec,
     model_up: GaugeVec,
+    served: Served,
     /// Admitted generations whose response has not ended.
     pub inflight: IntGauge,
     /// Requests that wait for a slot.
     pub queue_depth: IntGauge,
     /// Waits for a slot, in seconds.
     pub queue_wait: Histogram,
+    bodies: IntGauge,
     /// Fields of requests that nobody knows.
     pub unknown_fields: IntCounter,
     /// Streams ended because the client did not read.
     pub slow_clients: IntCounter,
     /// Links between stages.
     pub transport: Arc<TransportMetrics>,
-}
-
-/// The children of one served model; cheap to clone, free of lookups.
-#[derive(Clone)]
-pub struct ModelMetrics {
-    /// Seconds from admission to the first delivered token.
-    pub ttft: Histogram,
-    /// Seconds between delivered tokens.
-    pub inter_token: Histogram,
-    duration: Vec<Histogram>,
-    /// Tokens delivered.
-    pub generated: IntCounter,
-    /// Prompt tokens accepted.
-    pub prompt: IntCounter,
-    /// Generations cancelled.
-    pub cancelled: IntCounter,
-    /// Generations failed by the engine.
-    pub failed: IntCounter,
-}
-
-impl ModelMetrics {
-    /// Seconds from admission to the end, by its reason.
-    pub fn duration(&self, reason: FinishReason) -> &Histogram {
-        &self.duration[reason as usize]
-    }
 }
 
 /// The children of one worker.
@@ -149,9 +130,11 @@ impl Metrics {
             restarts: counters(r, &names::WORKER_RESTARTS),
             generations: gauges(r, &names::PLUGIN_GENERATIONS),
             model_up: gauges(r, &names::MODEL_UP),
+            served: Served::default(),
             inflight: int_gauge(r, &names::INFLIGHT),
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
+            bodies: int_gauge(r, &names::BODY_BYTES),
             unknown_fields: keep(
                 r,
                 IntCounter::new(names::UNKNOWN_FIELDS.name, names::UNKNOWN_FIELDS.help)
@@ -176,6 +159,11 @@ impl Metrics {
     /// Books one rejection.
     pub fn reject(&self, reason: Reason) {
         self.rejected[reason as usize].inc();
+    }
+
+    /// Books so many more bytes of bodies, or fewer.
+    pub fn body_bytes(&self, more: i64) {
+        self.bodies.add(more);
     }
 
     /// Books one broken rule of the plugin boundary.
@@ -206,25 +194,6 @@ impl Metrics {
         self.generations.with_label_values(&[plugin]).set(copies.into());
     }
 
-    /// The children of a served model, all at zero from now on.
-    pub fn model(&self, model: &str) -> ModelMetrics {
-        let l = &[model];
-        for reason in Restart::ALL {
-            self.restarts.with_label_values(&[model, reason.name()]).inc_by(0);
-        }
-        let duration =
-            FinishReason::ALL.iter().map(|v| self.duration.with_label_values(&[model, v.name()])).collect();
-        ModelMetrics {
-            ttft: self.ttft.with_label_values(l),
-            inter_token: self.inter_token.with_label_values(l),
-            duration,
-            generated: self.tokens_generated.with_label_values(l),
-            prompt: self.tokens_prompt.with_label_values(l),
-            cancelled: self.cancelled.with_label_values(l),
-            failed: self.failed.with_label_values(l),
-        }
-    }
-
     /// The children of a worker, all at zero from now on.
     pub fn worker(&self, model: &str, worker: &str) -> WorkerMetrics {
         let l = &[model, worker];
@@ -237,11 +206,6 @@ impl Metrics {
             up: self.worker_up.with_label_values(l),
             steps: self.steps.with_label_values(l),
         }
-    }
-
-    /// Books that an engine of the model is being replaced.
-    pub fn restart(&self, model: &str, reason: Restart) {
-        self.restarts.with_label_values(&[model, reason.name()]).inc();
     }
 
     /// Ends the series of a worker that is gone.
@@ -259,12 +223,6 @@ impl Metrics {
             drop(gauges.remove_label_values(l));
         }
         drop(self.steps.remove_label_values(l));
-    }
-
-    /// Books how long a worker took to come up, in seconds.
-    pub fn loaded(&self, model: &str, device: &str, load: f64, warmup: f64) {
-        self.model_load.with_label_values(&[model, device]).set(load);
-        self.warmup.with_label_values(&[model, device]).set(warmup);
     }
 
     /// The registry, for series that plugins add.
@@ -334,13 +292,13 @@ fn histogram(registry: &Registry, f: &Family) -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::labels::Side;
+    use crate::telemetry::labels::{FinishReason, Side};
     use crate::telemetry::names::Type;
 
     #[test]
     fn every_family_of_the_table_is_exposed_with_its_type() {
-        let metrics = Metrics::new();
-        metrics.model("m");
+        let metrics = Arc::new(Metrics::new());
+        let _held = metrics.hold("m");
         metrics.worker("m", "w");
         let _peer = metrics.transport.peer("p", Side::Opened, "a");
         metrics.http("/livez", 200, 0.1);
@@ -364,8 +322,8 @@ mod tests {
 
     #[test]
     fn closed_label_sets_stand_at_zero_from_the_start() {
-        let metrics = Metrics::new();
-        metrics.model("m");
+        let metrics = Arc::new(Metrics::new());
+        let _held = metrics.hold("m");
         let text = String::from_utf8(metrics.expose()).expect("text");
         for reason in Reason::ALL {
             assert!(text.contains(&format!("cascadia_api_rejected_total{{reason=\"{}\"}} 0", reason.name())));

@@ -144,6 +144,8 @@ families! {
         "Chunks that broke the rules of the plugin boundary and were dropped or repaired.";
     UNKNOWN_FIELDS: Own Counter "cascadia_api_unknown_fields_total" [] &[],
         "Fields of requests that nobody knows and that were ignored; many mean a client that expects another server.";
+    BODY_BYTES: Own Gauge "cascadia_request_body_bytes" [] &[],
+        "Bytes of request bodies that are held, until each was made into tokens; server.max_bodies_mb bounds them.";
     SLOW_CLIENTS: Own Counter "cascadia_slow_clients_total" [] &[],
         "Streams ended because the client did not read.";
     BUILD_INFO: Own Gauge "cascadia_build_info" ["version"] &[],

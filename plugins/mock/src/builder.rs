@@ -66,6 +66,9 @@ impl Builder for Setup {
     /// There are no weights: the path is not looked at, and need not exist.
     fn load(&mut self, shard: &Shard, progress: &Progress) -> Result<()> {
         panic_if(&self.options, "load");
+        if self.options.list_devices {
+            list_devices(&self.options.devices);
+        }
         spend(self.options.load_delay_ms, "load", progress)?;
         fail_if(&self.options.fail_load)?;
         let (rank, stages) = shard.rank;
@@ -95,5 +98,15 @@ impl Builder for Setup {
             }
             _ => Ok(Box::new(MockEngine::new(self.worker, self.options, self.relay)?)),
         }
+    }
+}
+
+/// As an engine whose libraries list what there is; or as one whose driver is broken.
+fn list_devices(devices: &str) {
+    if devices == "crash" {
+        std::process::abort();
+    }
+    for device in devices.split(';').map(str::trim).filter(|d| !d.is_empty()) {
+        log(Level::Info, "devices", device, &[]);
     }
 }

@@ -45,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) kv_events: usize,
     pub(crate) stage_window: usize,
     pub(crate) broken: String,
+    pub(crate) devices: String,
+    pub(crate) list_devices: bool,
 }
 
 impl Default for Options {
@@ -81,6 +83,8 @@ impl Default for Options {
             kv_events: 256,
             stage_window: 8,
             broken: "none".into(),
+            devices: "CPU: a processor of the mock".into(),
+            list_devices: false,
         }
     }
 }
@@ -139,6 +143,8 @@ impl Options {
             "kv-events" => self.kv_events = at_least(1, key, value)?,
             "stage-window" => self.stage_window = at_least(1, key, value)?,
             "break" => self.broken = value.into(),
+            "devices" => self.devices = value.into(),
+            "list-devices" => self.list_devices = flag(key, value)?,
             _ => return Err(Error::config(format!("the mock engine has no option {key}"))),
         }
         Ok(())

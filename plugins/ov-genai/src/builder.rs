@@ -7,8 +7,8 @@ use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Builder, Engine, Error, Level, Progress, Result, Serial, Shard, Worker, log};
 
 use crate::engine::{Batch, Facts};
-use crate::ffi::{Host, Shim};
-use crate::locate::{self, Search};
+use crate::ffi::{Host, Shim, devices};
+use crate::locate::{self, Runtime, Search};
 use crate::options::Options;
 use crate::pipeline::{self, Pipeline};
 use crate::surroundings;
@@ -38,9 +38,14 @@ impl Builder for Genai {
                 "no model given; name an OpenVINO IR folder or a GGUF file with --model",
             ));
         }
+        if self.options.list_devices {
+            // First: what the machine has does not depend on the model's files.
+            progress.report("runtime", 0, 2)?;
+            list_devices(&open_runtime(&self.options)?.2)?;
+        }
         let is_gguf = check_model(&shard.path)?;
         progress.report("runtime", 0, 2)?;
-        let (shim, version) = open_runtime(&self.options)?;
+        let (shim, version, _) = open_runtime(&self.options)?;
         progress.report("model", 1, 2)?;
         let o = &self.options;
         let pipeline = Pipeline::open(
@@ -92,7 +97,16 @@ fn check_model(path: &Path) -> Result<bool> {
     }
 }
 
-fn open_runtime(options: &Options) -> Result<(Arc<Shim>, String)> {
+/// One line for each device; `cascadia-host doctor` reads them.
+fn list_devices(runtime: &Runtime) -> Result<()> {
+    let devices = devices::list(&Host, &runtime.core, runtime.build).map_err(Error::backend)?;
+    for device in devices {
+        log(Level::Info, "devices", &format!("{}: {}", device.name, device.full), &[]);
+    }
+    Ok(())
+}
+
+fn open_runtime(options: &Options) -> Result<(Arc<Shim>, String, Runtime)> {
     let beside = surroundings::own_folder()
         .ok_or_else(|| Error::backend("the plugin's own folder is not known; /proc is needed"))?;
     let (site_packages, cache) = (surroundings::site_packages(), surroundings::cache_folder());
@@ -110,7 +124,7 @@ fn open_runtime(options: &Options) -> Result<(Arc<Shim>, String)> {
     let (_, version) = loaded.version();
     let core = runtime.core.display().to_string();
     log(Level::Info, "runtime", "OpenVINO opened", &[("version", &version), ("core", &core)]);
-    Ok((loaded, version))
+    Ok((loaded, version, runtime))
 }
 
 #[cfg(test)]

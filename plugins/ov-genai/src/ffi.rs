@@ -1,4 +1,5 @@
-//! Speaks to `shim/shim.h`, line by line, and makes it safe. The only file of this plugin with `unsafe`.
+//! Speaks to `shim/shim.h`, line by line, and makes it safe. With `ffi/devices.rs` the only file of
+//! this plugin with `unsafe`.
 //!
 //! Invariants: a [`Shim`] has the revision of `shim.h` that this file repeats; libraries are never closed, so its
 //! functions stay valid; a [`Pipeline`] or [`Request`] owns its C++ object and every call on it is exclusive.
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use crate::locate;
 
+pub(crate) mod devices;
 #[cfg(test)]
 pub(crate) mod system;
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) properties: Vec<(String, String)>,
     pub(crate) openvino_dir: Option<PathBuf>,
     pub(crate) allow_untested: bool,
+    /// Say which devices there are before the model is loaded.
+    pub(crate) list_devices: bool,
 }
 
 impl Default for Options {
@@ -34,6 +36,7 @@ impl Default for Options {
             properties: Vec::new(),
             openvino_dir: None,
             allow_untested: false,
+            list_devices: false,
         }
     }
 }
@@ -59,6 +62,7 @@ impl Options {
                 "properties" => o.properties = properties(value)?,
                 "openvino-dir" => o.openvino_dir = (!value.is_empty()).then(|| PathBuf::from(value)),
                 "allow-untested" => o.allow_untested = flag(key, value)?,
+                "list-devices" => o.list_devices = flag(key, value)?,
                 other => return Err(Error::config(format!("option {other} is not known to this plugin"))),
             }
         }

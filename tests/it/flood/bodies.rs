@@ -16,6 +16,12 @@ fn head(length: &str) -> String {
     format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{length}\r\n\r\n")
 }
 
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?)
+}
+
 /// The error code of an answer with that status.
 fn code(connection: &mut Connection, status: u16) -> Result<String> {
     let head = connection.head()?;
@@ -89,6 +95,61 @@ fn a_chunked_body_without_an_end_is_refused_at_the_limit() -> Result<()> {
     drop(connection);
     // Twenty bodies of a megabyte at once, each with the copy that joins its parts.
     peak_within(&host, before, LITTLE + (40 << 10));
+    is_calm(&host, before)
+}
+
+#[test]
+fn bodies_share_a_bounded_memory_and_promises_take_none_of_it() -> Result<()> {
+    const MIB: usize = 1 << 20;
+    const REST: usize = 64 << 10;
+    let (host, before) = begin(&[
+        "--api-max-body-mb",
+        "4",
+        "--set",
+        "server.max_bodies_mb=8",
+        "--set",
+        "server.body_timeout=30s",
+    ]);
+    // What is only promised is not held: a hundred megabytes of promises, and everybody is served.
+    let mut promised = Vec::new();
+    for _ in 0..25 {
+        let mut connection = Connection::open(host.client().address)?;
+        connection.send_bytes(head(&format!("content-length: {}", 4 * MIB)).as_bytes())?;
+        promised.push(connection);
+    }
+    assert_eq!(host.chat("others")?.content(), "others");
+    // Two bodies that lack their last bytes, almost all that may be held.
+    let almost = " ".repeat(4 * MIB - REST);
+    for connection in &mut promised[..2] {
+        connection.send_all(almost.as_bytes())?;
+    }
+    host.until("held bodies", 2.0 * almost.len() as f64, |s| s.sum("cascadia_request_body_bytes", &[]));
+    // The next is refused by its length alone, and one that does not say it when there is no room for it.
+    let mut stated = Connection::open(host.client().address)?;
+    stated.send_bytes(head(&format!("content-length: {MIB}")).as_bytes())?;
+    assert_eq!(code(&mut stated, 503)?, "capacity");
+    let mut chunked = Connection::open(host.client().address)?;
+    chunked.send_bytes(head("transfer-encoding: chunked").as_bytes())?;
+    chunked.send_all(format!("{MIB:x}\r\n{}\r\n", " ".repeat(MIB)).as_bytes())?;
+    assert_eq!(code(&mut chunked, 503)?, "capacity");
+    // So is one that grows when it is unpacked.
+    let packed = gzip(&vec![b' '; MIB])?;
+    assert!(packed.len() < 8 << 10);
+    let request = Request::new("POST", CHAT).body(packed).header("content-type", "application/json");
+    let refused = host.call(&request.header("content-encoding", "gzip"))?;
+    assert_eq!(refused.error(503)["code"], "capacity");
+    // Little ones still find room.
+    assert_eq!(host.chat("little")?.content(), "little");
+    assert_eq!(host.scrape().rejected("capacity"), 3.0);
+    drop((stated, chunked));
+    let rest = promised.split_off(1);
+    drop(rest);
+    host.until("one held body", almost.len() as f64, |s| s.sum("cascadia_request_body_bytes", &[]));
+    // The first is read to its end: it is JSON of nothing.
+    promised[0].send_all(" ".repeat(REST).as_bytes())?;
+    assert_eq!(code(&mut promised[0], 400)?, "invalid_json");
+    host.until("no held body", 0.0, |s| s.sum("cascadia_request_body_bytes", &[]));
+    drop(promised);
     is_calm(&host, before)
 }
 

@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use cascadia_tests::client::{CHAT, chat, order};
+use cascadia_tests::client::{CHAT, chat, order, streamed};
 use cascadia_tests::two::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, PING, RESET, SETTINGS, Two, field, frame,
     head,
@@ -64,6 +64,45 @@ fn hundreds_of_streams_of_one_connection_are_each_answered() -> Result<()> {
     }
     drop(two);
     assert_eq!(host.quiet().ended("stop"), 202.0);
+    is_calm(&host, before)
+}
+
+#[test]
+fn a_stream_that_is_not_read_is_reset_and_the_others_of_its_connection_go_on() -> Result<()> {
+    let (host, before) = begin(&["--set", "limits.slow_client_timeout=1s"]);
+    let mut two = Two::open(host.client().address)?;
+    // Its window is 64 kB and never grows: this client reads one stream and leaves the other.
+    let unread = order(&"x".repeat(8 << 10), &json!({"repeat": 100}));
+    assert!(two.send(&post(number(0), &streamed(chat(&unread)))));
+    let words: Vec<String> = (0..60).map(|i| format!("word{i} ")).collect();
+    let paced = order("x", &json!({"script": words, "token_delay_ms": 50}));
+    assert!(two.send(&post(number(1), &streamed(chat(&paced)))));
+    let (mut reset, mut read) = (None, Vec::new());
+    loop {
+        let frame = two.frame()?.context("the connection goes on")?;
+        match (frame.stream, frame.kind) {
+            (1, RESET) => reset = frame.code(),
+            (1, DATA) => assert_eq!(frame.flags & END_STREAM, 0, "it is not told as ended"),
+            (3, DATA) => read.extend(&frame.bytes),
+            _ => {}
+        }
+        if frame.stream == number(1) && frame.flags & END_STREAM != 0 && frame.kind == DATA {
+            break;
+        }
+    }
+    // CANCEL, long before the other has ended.
+    assert_eq!(reset, Some(8));
+    let told = String::from_utf8(read)?;
+    assert!(
+        words.iter().all(|word| told.contains(word.as_str())) && told.ends_with("data: [DONE]\n\n"),
+        "{told}"
+    );
+    assert!(two.send(&get(number(2), "/livez")));
+    assert!(!ended(&mut two, 1)?[&number(2)].is_empty());
+    let metrics = host.quiet();
+    assert_eq!(metrics.value("cascadia_slow_clients_total", &[]), 1.0);
+    assert_eq!((metrics.ended("cancelled"), metrics.ended("stop")), (1.0, 3.0));
+    drop(two);
     is_calm(&host, before)
 }
 

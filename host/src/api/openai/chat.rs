@@ -17,7 +17,7 @@ use crate::prompt::template::ChatOptions;
 
 /// Answers a chat.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
-    let (mut fields, model) = intake(api, call.request).await?;
+    let (mut fields, model, held) = intake(api, call.request).await?;
     let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let messages = messages::read(fields.take("messages"))?;
     let params = Params::read(&mut fields, model.offer(), Dialect::Chat, 1, api.config().limits.max_choices)?;
@@ -26,8 +26,8 @@ pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusa
     if let Some(extra) = fields.object("chat_template_kwargs")? {
         options.extra = extra.into_map();
     }
-    refused::rest(api, &fields)?;
+    refused::rest(api, fields)?;
     let plan =
         Plan { model, params, prompts: vec![Prompt::Chat { messages, options }], dialect: Dialect::Chat };
-    run::run(api, plan, &who).await
+    run::run(api, plan, held, &who).await
 }

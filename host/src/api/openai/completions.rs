@@ -21,15 +21,15 @@ const DEFAULT_MAX_TOKENS: u32 = 16;
 
 /// Completes prompts.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
-    let (mut fields, model) = intake(api, call.request).await?;
+    let (mut fields, model, held) = intake(api, call.request).await?;
     let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let prompts = prompts(fields.take("prompt"))?;
     let most = api.config().limits.max_choices;
     let mut params = Params::read(&mut fields, model.offer(), Dialect::Text, prompts.len(), most)?;
-    refused::rest(api, &fields)?;
+    refused::rest(api, fields)?;
     params.max_tokens.get_or_insert(DEFAULT_MAX_TOKENS);
     let plan = Plan { model, params, prompts, dialect: Dialect::Text };
-    run::run(api, plan, &who).await
+    run::run(api, plan, held, &who).await
 }
 
 /// A text, a list of token ids, or a list of either.

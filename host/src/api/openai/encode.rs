@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::api::Api;
 use crate::error::{ApiError, Code};
+use crate::http::room::Held;
 use crate::models::Model;
 use crate::prompt::template::{ChatOptions, TemplateError};
 
@@ -44,11 +45,12 @@ impl Prompt {
     }
 }
 
-/// Renders and tokenizes prompts.
+/// Renders and tokenizes prompts, and gives the room of their request back.
 pub(super) async fn all(
     api: &Api,
     model: &Arc<Model>,
     prompts: Vec<Prompt>,
+    held: Held,
 ) -> Result<Vec<Vec<u32>>, ApiError> {
     let max_bytes = api.max_body();
     if prompts.iter().map(Prompt::size).sum::<usize>() <= INLINE_PROMPT {
@@ -59,7 +61,7 @@ pub(super) async fn all(
     let model = Arc::clone(model);
     let prepare = move || {
         let tokens = prompts.into_iter().map(|prompt| now(&model, prompt, max_bytes)).collect();
-        drop(turn);
+        drop((turn, held));
         tokens
     };
     let done = tokio::task::spawn_blocking(prepare).await;

@@ -91,6 +91,20 @@ impl Params {
         Ok(params)
     }
 
+    /// Whether so many tokens as are asked for may be: where that is strict, no more than there is room for.
+    pub(super) fn fits(&self, room: u32, strict: bool) -> Result<(), ApiError> {
+        match self.max_tokens {
+            Some(wanted) if strict && wanted > room => {
+                let message = format!(
+                    "max_tokens is {wanted}, and the model's window has room for {room} behind this prompt; \
+                     server.strict_max_tokens refuses it"
+                );
+                Err(ApiError::new(Code::InvalidValue, message).param("max_tokens"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses what the engine's card lacks; neutral values are always fine.
     fn check(&self, model: Offer<'_>) -> Result<(), ApiError> {
         let (s, off) = (&self.sampling, Sampling::default());
@@ -110,7 +124,7 @@ impl Params {
             ("ignore_eos", self.ignore_eos, features::IGNORE_EOS),
             ("logprobs", self.logprobs.is_some(), features::LOGPROBS),
             ("top_logprobs", self.logprobs.is_some_and(|n| n > 0), features::TOP_LOGPROBS),
-            ("echo with logprobs", self.echo && self.logprobs.is_some(), features::PROMPT_LOGPROBS),
+            ("echo", self.echo && self.logprobs.is_some(), features::PROMPT_LOGPROBS),
             ("logit_bias", !self.logit_bias.is_empty(), features::LOGIT_BIAS),
             ("allowed_token_ids", !self.allowed.is_empty(), features::TOKEN_LISTS),
         ];
@@ -135,11 +149,21 @@ fn small(n: i64) -> u32 {
 fn sampling(fields: &mut Fields, model: Offer<'_>) -> Result<Sampling, ApiError> {
     let off = Sampling::default();
     // A greedy-only engine is greedy unless asked for something else.
-    let natural = if model.card.has(features::SAMPLING) { off.temperature } else { 0.0 };
+    let can = model.card.has(features::SAMPLING);
+    let natural = if can { off.temperature } else { 0.0 };
+    let temperature = fields.number("temperature", 0.0, 2.0)?;
+    let top_p = fields.number("top_p", 0.0, 1.0)?.unwrap_or(off.top_p);
+    let top_k = fields.integer("top_k", -1, i64::from(u32::MAX))?.map_or(off.top_k, |k| small(k.max(0)));
+    // With a temperature of zero they change nothing; without one they ask for what a greedy engine does not do.
+    for (field, asked) in [("top_p", top_p < 1.0), ("top_k", top_k > 0)] {
+        if asked && !can && temperature.is_none() {
+            return Err(unsupported(field, format_args!("the engine of {} is greedy", model.name)));
+        }
+    }
     Ok(Sampling {
-        temperature: fields.number("temperature", 0.0, 2.0)?.unwrap_or(natural),
-        top_p: fields.number("top_p", 0.0, 1.0)?.unwrap_or(off.top_p),
-        top_k: fields.integer("top_k", -1, i64::from(u32::MAX))?.map_or(off.top_k, |k| small(k.max(0))),
+        temperature: temperature.unwrap_or(natural),
+        top_p,
+        top_k,
         min_p: fields.number("min_p", 0.0, 1.0)?.unwrap_or(off.min_p),
         repetition_penalty: fields
             .number("repetition_penalty", 0.01, 10.0)?

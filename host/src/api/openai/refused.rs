@@ -7,7 +7,7 @@ use super::fields::{Fields, unsupported};
 use crate::api::Api;
 use crate::error::{ApiError, Code};
 
-/// Refused unless empty, zero, false, `none` or `auto`.
+/// Refused unless neutral.
 const NOT_YET: &[&str] = &[
     "prompt_logprobs",
     "tools",
@@ -75,7 +75,7 @@ const IDLE: &[&str] = &[
 /// Takes these fields out; an error names the first that asks for something.
 pub(super) fn check(fields: &mut Fields) -> Result<(), ApiError> {
     for name in NOT_YET {
-        if fields.take(name).is_some_and(|value| !is_neutral(&value)) {
+        if fields.take(name).is_some_and(|value| !is_neutral(name, &value)) {
             return Err(unsupported(name, "this version does not have it"));
         }
     }
@@ -106,8 +106,9 @@ pub(super) fn check(fields: &mut Fields) -> Result<(), ApiError> {
     }
 }
 
-/// What is left is known to nobody here: counted, and refused where the configuration says so.
-pub(super) fn rest(api: &Api, fields: &Fields) -> Result<(), ApiError> {
+/// What is left is known to nobody here: counted, and refused where the configuration says so. It ends here, or a long
+/// field would be kept for as long as the answer takes.
+pub(super) fn rest(api: &Api, fields: Fields) -> Result<(), ApiError> {
     let unknown = fields.names().filter(|name| !IDLE.contains(name));
     let mut shown = Vec::new();
     for name in unknown {
@@ -127,13 +128,18 @@ pub(super) fn rest(api: &Api, fields: &Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn is_neutral(value: &Value) -> bool {
+/// Whether a value of the field asks for nothing.
+fn is_neutral(name: &str, value: &Value) -> bool {
     match value {
         Value::Bool(b) => !b,
         Value::Array(a) => a.is_empty(),
-        Value::Object(o) => o.is_empty(),
-        Value::Number(n) => n.as_f64() == Some(0.0),
-        Value::String(s) => s.is_empty() || s == "none" || s == "auto",
+        // Empty options turn the search on.
+        Value::Object(o) => o.is_empty() && name != "web_search_options",
+        // No alternatives are asked for, but the log-probabilities are.
+        Value::Number(n) => n.as_f64() == Some(0.0) && name != "prompt_logprobs",
+        // Elsewhere these words are a text like any other.
+        Value::String(s) if matches!(name, "tool_choice" | "function_call") => s == "none" || s == "auto",
+        Value::String(s) => s.is_empty(),
         Value::Null => true,
     }
 }
@@ -151,7 +157,8 @@ mod tests {
     fn neutral_values_ask_for_nothing_and_others_are_named() {
         let neutral = json!({
             "tools": [], "tool_choice": "none", "skip_special_tokens": true, "typical_p": 1.0, "modalities": ["text"],
-            "response_format": {"type": "text"}, "reasoning_effort": "none", "suffix": null, "prompt_logprobs": 0,
+            "response_format": {"type": "text"}, "reasoning_effort": "none", "suffix": "", "prompt_logprobs": null,
+            "function_call": "auto", "bad_words": [], "web_search_options": null, "priority": 0,
         });
         assert_eq!(refused(neutral), None);
         for (field, value) in [
@@ -162,6 +169,10 @@ mod tests {
             ("response_format", json!({"type": "json_object"})),
             ("reasoning_effort", json!("high")),
             ("use_beam_search", json!(true)),
+            ("prompt_logprobs", json!(0)),
+            ("suffix", json!("none")),
+            ("web_search_options", json!({})),
+            ("tool_choice", json!("required")),
         ] {
             assert_eq!(refused(json!({field: value})).as_deref(), Some(field));
         }

@@ -18,6 +18,7 @@ use crate::api::keys::Caller;
 use crate::api::{Api, Refusal};
 use crate::error::{ApiError, Code};
 use crate::generate::{Assembler, Consumer, End, Request};
+use crate::http::room::Held;
 use crate::http::stream::Stream;
 use crate::http::{Body, respond};
 use crate::lifecycle::Stage;
@@ -62,8 +63,13 @@ struct Begun {
     beside: Arc<parking_lot::Mutex<Beside>>,
 }
 
-/// Runs a plan.
-pub(super) async fn run(api: &Arc<Api>, mut plan: Plan, who: &Who) -> Result<Response<Body>, Refusal> {
+/// Runs a plan; `held` is the room that its request takes until it is made into tokens.
+pub(super) async fn run(
+    api: &Arc<Api>,
+    mut plan: Plan,
+    held: Held,
+    who: &Who,
+) -> Result<Response<Body>, Refusal> {
     if api.lifecycle.stage() == Stage::Draining {
         return Err(ApiError::new(Code::Draining, "the host is shutting down; try another").into());
     }
@@ -76,7 +82,7 @@ pub(super) async fn run(api: &Arc<Api>, mut plan: Plan, who: &Who) -> Result<Res
             _ => None,
         })
         .collect();
-    let prompts = encode::all(api, &plan.model, prompts).await?;
+    let prompts = encode::all(api, &plan.model, prompts, held).await?;
     let labels = Arc::new(Labels {
         id: format!("{}{}", plan.dialect.prefix(), random_hex()),
         created: crate::models::unix_now(),
@@ -86,6 +92,7 @@ pub(super) async fn run(api: &Arc<Api>, mut plan: Plan, who: &Who) -> Result<Res
     let mut begun = Vec::new();
     for (tokens, echo) in prompts.into_iter().zip(echoes) {
         let room = room(&plan.model, tokens.len())?;
+        plan.params.fits(room, api.config().server.strict_max_tokens)?;
         for _ in 0..plan.params.choices {
             let choice = choice(&plan, begun.len(), echo.as_deref(), &tokens);
             begun.push(begin(api, &plan, &labels, who, continues, room, tokens.clone(), choice));

@@ -16,7 +16,7 @@ use crate::prompt::template::ChatOptions;
 
 /// Token ids of a text, or of messages as the model's template renders them.
 pub async fn tokenize(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
-    let (mut fields, model) = intake(api, call.request).await?;
+    let (mut fields, model, held) = intake(api, call.request).await?;
     let text = match fields.string("prompt")? {
         Some(text) => Some(text),
         None => fields.string("content")?,
@@ -44,7 +44,7 @@ pub async fn tokenize(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refu
     };
     let tokens = match prompt {
         None => Vec::new(),
-        Some(prompt) => encode::all(api, &model, vec![prompt]).await?.pop().unwrap_or_default(),
+        Some(prompt) => encode::all(api, &model, vec![prompt], held).await?.pop().unwrap_or_default(),
     };
     let mut answer = json!({"tokens": tokens, "count": tokens.len(), "max_model_len": model.window()});
     if with_texts {
@@ -58,7 +58,7 @@ pub async fn tokenize(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refu
 
 /// The text of token ids.
 pub async fn detokenize(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
-    let (mut fields, model) = intake(api, call.request).await?;
+    let (mut fields, model, _held) = intake(api, call.request).await?;
     let Some(Value::Array(items)) = fields.take("tokens") else {
         return Err(ApiError::new(Code::InvalidValue, "tokens is missing or no list").param("tokens").into());
     };

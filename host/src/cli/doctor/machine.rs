@@ -71,7 +71,8 @@ fn port(config: &Config) -> Vec<Line> {
         Ok(_) => Line::ok(subject, format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
             let host = Host::parse(&address.to_string()).ok();
-            let answer = host.and_then(|h| h.ask("GET", "/livez", None, None, Duration::from_secs(3)).ok());
+            let answer =
+                host.and_then(|h| h.ask("GET", "/livez", None, None, None, Duration::from_secs(3)).ok());
             match answer.is_some_and(|a| a.body["status"] == "ok") {
                 true => Line::warn(
                     subject,
@@ -148,9 +149,8 @@ fn writable(folder: &Path) -> bool {
 /// What is to be said about a model's device, when there is something.
 pub(super) fn device(subject: &str, device: &str) -> Option<Line> {
     let (gpus, npus) = (nodes("/dev/dri", "renderD"), nodes("/dev/accel", "accel"));
-    let asks = |name: &str| device.split([',', ':', '.']).any(|part| part.eq_ignore_ascii_case(name));
     for (name, found, folder) in [("GPU", &gpus, "/dev/dri"), ("NPU", &npus, "/dev/accel")] {
-        if !asks(name) {
+        if !asks(device, name) {
             continue;
         }
         if found.is_empty() {
@@ -168,13 +168,19 @@ pub(super) fn device(subject: &str, device: &str) -> Option<Line> {
         }
     }
     let others: Vec<_> = gpus.into_iter().chain(npus).collect();
-    (asks("CPU") && !others.is_empty()).then(|| {
+    (asks(device, "CPU") && !others.is_empty()).then(|| {
         let found = format!("runs on the CPU, and this machine has {}", others.join(", "));
         Line::warn(subject, found, "choose another with --device, if that is not meant")
     })
 }
 
-fn nodes(folder: &str, prefix: &str) -> Vec<String> {
+/// Whether an engine's device option names that kind of device.
+pub(super) fn asks(device: &str, name: &str) -> bool {
+    device.split([',', ':', '.']).any(|part| part.eq_ignore_ascii_case(name))
+}
+
+/// Device files of a folder.
+pub(super) fn nodes(folder: &str, prefix: &str) -> Vec<String> {
     let entries = Path::new(folder).read_dir().into_iter().flatten().flatten();
     let named = entries.filter(|e| e.file_name().to_string_lossy().starts_with(prefix));
     let mut all: Vec<_> = named.map(|e| e.path().display().to_string()).collect();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::probe::Tried;
-use super::{Line, machine, probe};
+use super::{Line, devices, machine, probe};
 use crate::config::{Config, env};
 use crate::fleet::choose::choose;
 use crate::fleet::probe::{Depth, Subject};
@@ -26,9 +26,11 @@ pub(super) fn lines(config: &Config, build: bool) -> Vec<Line> {
         }
     };
     let depth = if build { Depth::Whole } else { Depth::Runtime };
-    for subject in chosen.subjects() {
-        of_model(&subject, depth, &executable, &mut lines);
+    let subjects: Vec<_> = chosen.subjects().collect();
+    for subject in &subjects {
+        of_model(subject, depth, &executable, &mut lines);
     }
+    lines.extend(devices::lines(&subjects, &executable));
     for name in chosen.waiting() {
         let found = "no plugin brings its engine yet";
         lines.push(Line::warn(format!("model {name}"), found, "drop one into a --plugin-dir"));
@@ -82,11 +84,11 @@ fn of_model(subject: &Subject<'_>, depth: Depth, executable: &Path, lines: &mut 
     }
     let engine = format!("{}/{}", subject.plugin, subject.engine);
     lines.push(match probe::run(executable, subject.name, depth) {
-        Tried::Well { device, took_ms, said } => {
+        Tried::Well { device, took_ms, said, .. } => {
             let device = if device.is_empty() { String::new() } else { format!(" on {device}") };
             let done = match depth {
                 Depth::Whole => format!("{engine} was built and warmed{device} in {took_ms} ms"),
-                Depth::Runtime => format!("{engine} opens and finds what it needs"),
+                Depth::Runtime | Depth::Devices => format!("{engine} opens and finds what it needs"),
             };
             let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) };
             Line::ok(label, format!("{done}{said}"))

@@ -28,13 +28,14 @@ pub(super) enum Tried {
         took_ms: u64,
         /// What the plugin told the operator on the way.
         said: Vec<String>,
+        /// The devices that its libraries find, where that was asked: `NAME: FULL NAME`.
+        devices: Vec<String>,
     },
     Failed(String),
 }
 
 /// The child: tries the model and prints what came of it as JSON.
-pub(super) fn child(config: &Config, name: &str, build: bool) -> i32 {
-    let depth = if build { Depth::Whole } else { Depth::Runtime };
+pub(super) fn child(config: &Config, name: &str, depth: Depth) -> i32 {
     logs::start(tracing::Level::INFO, logs::Format::Json);
     let tried = tried(config, name, depth);
     say(&match &tried {
@@ -65,6 +66,7 @@ pub(super) fn run(executable: &Path, name: &str, depth: Depth) -> Tried {
     let child = Command::new(executable)
         .args(env::arguments().into_iter().skip(1))
         .args(["--probe", name])
+        .args((depth == Depth::Devices).then_some("--probe-devices"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -90,7 +92,7 @@ fn follow(mut child: Child, limit: Duration) -> Tried {
     match (status, answer["took_ms"].as_u64()) {
         (Some(status), Some(took_ms)) if status.success() => {
             let device = answer["device"].as_str().unwrap_or_default().to_owned();
-            Tried::Well { device, took_ms, said: said(&err) }
+            Tried::Well { device, took_ms, said: said(&err, false), devices: said(&err, true) }
         }
         (None, _) => Tried::Failed(format!("its engine was not done after {limit:?}")),
         (Some(status), _) => {
@@ -103,11 +105,15 @@ fn follow(mut child: Child, limit: Duration) -> Tried {
     }
 }
 
-/// The plugin's own lines among those of the log.
-fn said(log: &str) -> Vec<String> {
+/// The plugin's own lines among those of the log: the ones that name devices, or the others.
+fn said(log: &str, of_devices: bool) -> Vec<String> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let own = lines.filter(|line| line["target"] == "plugin" && line["level"] != "DEBUG");
-    own.filter_map(|line| line["message"].as_str().map(str::to_owned)).take(8).collect()
+    let meant = own.filter(|line| (line["part"] == "devices") == of_devices);
+    meant
+        .filter_map(|line| line["message"].as_str().map(str::to_owned))
+        .take(if of_devices { 64 } else { 8 })
+        .collect()
 }
 
 fn text(from: Option<impl Read>) -> String {

@@ -1,12 +1,15 @@
-//! One HTTP/1.1 request to a host on this machine. Every wait ends with the deadline.
+//! One HTTP/1.1 request to a host, over TLS where its URL says so. Every wait ends with the deadline.
 //!
-//! It knows no TLS, no proxies and no redirects: the admin routes answer on this machine only.
+//! It knows no proxies and no redirects.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::http::tls::client as tls;
 
 /// No answer of the admin routes is near this.
 const MAX_ANSWER: u64 = 16 << 20;
@@ -16,6 +19,37 @@ const MAX_ANSWER: u64 = 16 << 20;
 pub(in crate::cli) struct Host {
     /// `name:port`.
     authority: String,
+    /// It speaks TLS.
+    secure: bool,
+}
+
+/// A connection to it.
+enum Line {
+    Plain(TcpStream),
+    Secure(Box<tls::Connection>),
+}
+
+impl Line {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Line::Plain(socket) => socket,
+            Line::Secure(line) => &line.sock,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Line::Plain(socket) => socket.write_all(bytes),
+            Line::Secure(line) => line.write_all(bytes),
+        }
+    }
+
+    fn read(&mut self, piece: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Line::Plain(socket) => socket.read(piece),
+            Line::Secure(line) => line.read(piece),
+        }
+    }
 }
 
 /// What it answered.
@@ -27,29 +61,45 @@ pub(in crate::cli) struct Answer {
 }
 
 impl Host {
-    /// From `http://NAME[:PORT]`, or only `NAME:PORT` or `:PORT`.
+    /// From `http://NAME[:PORT]` or `https://NAME[:PORT]`, or only `NAME:PORT` or `:PORT`.
     pub(in crate::cli) fn parse(url: &str) -> Result<Host, String> {
-        let rest = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+        let (secure, rest) = match url.strip_prefix("https://") {
+            Some(rest) => (true, rest),
+            None => (false, url.strip_prefix("http://").unwrap_or(url)),
+        };
+        let rest = rest.trim_end_matches('/');
         if rest.is_empty() || rest.contains("://") || rest.contains(['/', '@', ' ', '\r', '\n']) {
             return Err(format!("--host {url:?} is not a host; write http://127.0.0.1:8000"));
         }
         let with_name = if rest.starts_with(':') { format!("127.0.0.1{rest}") } else { rest.to_owned() };
         let has_port = with_name.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let authority = if has_port { with_name } else { format!("{with_name}:80") };
-        Ok(Host { authority })
+        let port = if secure { 443 } else { 80 };
+        let authority = if has_port { with_name } else { format!("{with_name}:{port}") };
+        Ok(Host { authority, secure })
     }
 
-    /// Asks and reads the whole answer.
+    /// Its name, as its certificate has it.
+    fn name(&self) -> &str {
+        let name = self.authority.rsplit_once(':').map_or(self.authority.as_str(), |(name, _)| name);
+        name.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// Asks and reads the whole answer. With TLS, `trusted` has the certificates to trust instead of the system's.
     pub(in crate::cli) fn ask(
         &self,
         method: &str,
         path: &str,
         key: Option<&str>,
         body: Option<&Value>,
+        trusted: Option<&Path>,
         patience: Duration,
     ) -> Result<Answer, String> {
         let deadline = Instant::now() + patience;
-        let mut socket = self.connect(deadline)?;
+        let socket = self.connect(deadline)?;
+        let mut line = match self.secure {
+            true => Line::Secure(Box::new(tls::connect(self.name(), socket, trusted)?)),
+            false => Line::Plain(socket),
+        };
         let body = body.map(Value::to_string).unwrap_or_default();
         let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
         let head = format!(
@@ -59,9 +109,14 @@ impl Host {
             body.len()
         );
         let failed = |e: std::io::Error| format!("{}: {e}", self.authority);
-        socket.set_write_timeout(left(deadline)).map_err(failed)?;
-        socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body.as_bytes())).map_err(failed)?;
-        let bytes = self.read(&mut socket, deadline)?;
+        // The first write over TLS reads too.
+        let socket = line.socket();
+        socket
+            .set_write_timeout(left(deadline))
+            .and_then(|()| socket.set_read_timeout(left(deadline)))
+            .map_err(failed)?;
+        line.write(head.as_bytes()).and_then(|()| line.write(body.as_bytes())).map_err(failed)?;
+        let bytes = self.read(&mut line, deadline)?;
         answer(&bytes).ok_or_else(|| format!("{} does not answer as a cascadia-host does", self.authority))
     }
 
@@ -79,15 +134,15 @@ impl Host {
         Err(not(last))
     }
 
-    fn read(&self, socket: &mut TcpStream, deadline: Instant) -> Result<Vec<u8>, String> {
+    fn read(&self, line: &mut Line, deadline: Instant) -> Result<Vec<u8>, String> {
         let (mut bytes, mut piece) = (Vec::new(), [0; 16 * 1024]);
         loop {
             let late = || format!("{} did not answer in time", self.authority);
             if Instant::now() >= deadline {
                 return Err(late());
             }
-            socket.set_read_timeout(left(deadline)).map_err(|e| e.to_string())?;
-            match socket.read(&mut piece) {
+            line.socket().set_read_timeout(left(deadline)).map_err(|e| e.to_string())?;
+            match line.read(&mut piece) {
                 Ok(0) => return Ok(bytes),
                 Ok(n) => bytes.extend_from_slice(&piece[..n]),
                 Err(e)
@@ -96,6 +151,8 @@ impl Host {
                     return Err(late());
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                // Over TLS, an end without a word. What came is judged by its stated length.
+                Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(bytes),
                 Err(e) => return Err(format!("{}: {e}", self.authority)),
             }
             if bytes.len() as u64 > MAX_ANSWER {
@@ -134,15 +191,22 @@ mod tests {
 
     #[test]
     fn hosts_are_urls_or_addresses() {
-        for (url, authority) in [
-            ("http://127.0.0.1:8000", "127.0.0.1:8000"),
-            ("http://localhost/", "localhost:80"),
-            (":9000", "127.0.0.1:9000"),
-            ("[::1]:8000", "[::1]:8000"),
+        for (url, authority, secure, name) in [
+            ("http://127.0.0.1:8000", "127.0.0.1:8000", false, "127.0.0.1"),
+            ("http://localhost/", "localhost:80", false, "localhost"),
+            (":9000", "127.0.0.1:9000", false, "127.0.0.1"),
+            ("[::1]:8000", "[::1]:8000", false, "::1"),
+            ("https://there", "there:443", true, "there"),
+            ("https://[::1]:8443/", "[::1]:8443", true, "::1"),
         ] {
-            assert_eq!(Host::parse(url), Ok(Host { authority: authority.to_owned() }), "{url}");
+            let host = Host::parse(url).expect(url);
+            assert_eq!(
+                (host.name(), &host),
+                (name, &Host { authority: authority.to_owned(), secure }),
+                "{url}"
+            );
         }
-        for bad in ["https://x", "http://", "http://a/b", "a b"] {
+        for bad in ["https://", "ftp://x", "http://", "http://a/b", "a b"] {
             assert!(Host::parse(bad).is_err(), "{bad}");
         }
     }
