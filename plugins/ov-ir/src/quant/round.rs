@@ -39,7 +39,10 @@ impl Rounding {
         for (number, values) in values.chunks_exact(group).enumerate() {
             let scale = self.scale(values);
             if !scale.is_finite() || values.iter().any(|value| !value.is_finite()) {
-                return Err(format!("has a weight that is no finite number in row {}", number * group / columns));
+                return Err(format!(
+                    "has a weight that is no finite number in row {}",
+                    number * group / columns
+                ));
             }
             for (quant, value) in quants.iter_mut().zip(values) {
                 *quant = self.nearest(*value, scale);

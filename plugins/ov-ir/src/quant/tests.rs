@@ -226,7 +226,8 @@ fn scales_that_are_no_numbers_are_refused_with_their_row() {
 
 #[test]
 fn f16_scales_are_found_to_fit_and_products_are_not() {
-    let fits = |format: Format| grouped(encode(format, random(format, 50), format.layout().0).unwrap()).fits_f16();
+    let fits =
+        |format: Format| grouped(encode(format, random(format, 50), format.layout().0).unwrap()).fits_f16();
     assert!(fits(Format::Q4_0) && fits(Format::Q8_0) && fits(Format::Q5_0));
     assert!(!fits(Format::Q6_K) && !fits(Format::Q4_1));
 }
