@@ -84,6 +84,10 @@ impl Error {
         Self::Tensor { path: path.to_owned(), name: name.to_owned(), problem: problem.into() }
     }
 
+    pub(crate) fn verify(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Verify { path: path.to_owned(), problem: problem.into() }
+    }
+
     pub(crate) fn unsupported(path: &Path, what: impl Into<String>) -> Self {
         Self::Unsupported { path: path.to_owned(), what: what.into() }
     }

@@ -5,81 +5,81 @@
 
 mod rope;
 
-pub use rope::{Rope, Scaling};
+pub(crate) use rope::{Rope, Scaling};
 
 use std::ops::Range;
 
 /// A whole model; `blocks` are all layers of the file.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub(crate) struct Model {
     /// The family's name as the file has it, for messages and manifests.
-    pub family: String,
+    pub(crate) family: String,
     /// Width of the residual stream.
-    pub hidden: usize,
+    pub(crate) hidden: usize,
     /// Rows of the embedding table.
-    pub vocab: usize,
+    pub(crate) vocab: usize,
     /// Positions the model was trained for; none where the file does not say.
-    pub context: Option<u64>,
+    pub(crate) context: Option<u64>,
     /// Token embeddings `[vocab, hidden]`.
-    pub embedding: Weight,
+    pub(crate) embedding: Weight,
     /// Factor on embeddings (Gemma: the square root of `hidden`).
-    pub embedding_scale: Option<f32>,
+    pub(crate) embedding_scale: Option<f32>,
     /// The layers.
-    pub blocks: Vec<Block>,
+    pub(crate) blocks: Vec<Block>,
     /// The last norm.
-    pub norm: Norm,
+    pub(crate) norm: Norm,
     /// The language model head; it names the embedding table where the two are tied.
-    pub head: Linear,
+    pub(crate) head: Linear,
     /// Logits become `cap · tanh(logits / cap)`.
-    pub logit_cap: Option<f32>,
+    pub(crate) logit_cap: Option<f32>,
     /// Factor on logits (none in most families).
-    pub logit_scale: Option<f32>,
+    pub(crate) logit_scale: Option<f32>,
     /// Position encodings, chosen by [`Attention::rope`].
-    pub ropes: Vec<Rope>,
+    pub(crate) ropes: Vec<Rope>,
 }
 
 /// One layer: attention and feed-forward network, each with a residual connection.
 #[derive(Debug, Clone)]
-pub struct Block {
+pub(crate) struct Block {
     /// Before attention.
-    pub attention_norm: Norm,
+    pub(crate) attention_norm: Norm,
     /// Self-attention.
-    pub attention: Attention,
+    pub(crate) attention: Attention,
     /// After attention, before its residual is added (Gemma 2 and 3).
-    pub post_attention_norm: Option<Norm>,
+    pub(crate) post_attention_norm: Option<Norm>,
     /// Before the feed-forward network.
-    pub mlp_norm: Norm,
+    pub(crate) mlp_norm: Norm,
     /// The feed-forward network.
-    pub mlp: Mlp,
+    pub(crate) mlp: Mlp,
     /// After it, before its residual is added (Gemma 2 and 3).
-    pub post_mlp_norm: Option<Norm>,
+    pub(crate) post_mlp_norm: Option<Norm>,
 }
 
 /// Root mean square norm (Zhang and Sennrich 2019).
 #[derive(Debug, Clone)]
-pub struct Norm {
+pub(crate) struct Norm {
     /// Tensor of the gain.
-    pub weight: String,
+    pub(crate) weight: String,
     /// Added to the mean square.
-    pub epsilon: f32,
+    pub(crate) epsilon: f32,
     /// The gain is `1 + weight` (Gemma in safetensors; GGUF has it added already).
-    pub plus_one: bool,
+    pub(crate) plus_one: bool,
 }
 
 /// Rows of a stored matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Weight {
+pub(crate) struct Weight {
     /// The stored tensor.
-    pub tensor: String,
+    pub(crate) tensor: String,
     /// Its rows that are meant; all where none (fused projections hold several matrices).
-    pub rows: Option<Range<usize>>,
+    pub(crate) rows: Option<Range<usize>>,
     /// How rows are ordered.
-    pub order: RowOrder,
+    pub(crate) order: RowOrder,
 }
 
 /// Order of the rows of a query or key projection within a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RowOrder {
+pub(crate) enum RowOrder {
     /// As the graph needs it: the two halves of each rotated pair lie half a head apart.
     HalfSplit,
     /// Pairs are neighbours, as GGUF files of the llama architecture have them. Rows are put back when read.
@@ -93,64 +93,62 @@ pub enum RowOrder {
 
 /// `y = x · Wᵀ + b`.
 #[derive(Debug, Clone)]
-pub struct Linear {
+pub(crate) struct Linear {
     /// `[outputs, inputs]`.
-    pub weight: Weight,
+    pub(crate) weight: Weight,
     /// `[outputs]`, in the order of the weight's rows.
-    pub bias: Option<Weight>,
-    /// Rows.
-    pub outputs: usize,
+    pub(crate) bias: Option<Weight>,
     /// Columns.
-    pub inputs: usize,
+    pub(crate) inputs: usize,
 }
 
 /// Self-attention with grouped key and value heads (Ainslie et al. 2023).
 #[derive(Debug, Clone)]
-pub struct Attention {
+pub(crate) struct Attention {
     /// Query heads.
-    pub heads: usize,
+    pub(crate) heads: usize,
     /// Key and value heads; divides `heads`.
-    pub kv_heads: usize,
+    pub(crate) kv_heads: usize,
     /// Width of a head.
-    pub head_dim: usize,
+    pub(crate) head_dim: usize,
     /// Factor on the scores.
-    pub scale: f32,
+    pub(crate) scale: f32,
     /// Query projection.
-    pub query: Linear,
+    pub(crate) query: Linear,
     /// Key projection.
-    pub key: Linear,
+    pub(crate) key: Linear,
     /// Value projection.
-    pub value: Linear,
+    pub(crate) value: Linear,
     /// Output projection.
-    pub output: Linear,
+    pub(crate) output: Linear,
     /// Norm of each query head (Qwen 3, Gemma 3).
-    pub query_norm: Option<Norm>,
+    pub(crate) query_norm: Option<Norm>,
     /// Norm of each key head.
-    pub key_norm: Option<Norm>,
+    pub(crate) key_norm: Option<Norm>,
     /// Index into [`Model::ropes`]; none where the layer has no position encoding.
-    pub rope: Option<usize>,
+    pub(crate) rope: Option<usize>,
     /// A query sees this many positions, its own included; all before it where none.
-    pub window: Option<usize>,
+    pub(crate) window: Option<usize>,
     /// Scores become `cap · tanh(scores / cap)` (Gemma 2).
-    pub cap: Option<f32>,
+    pub(crate) cap: Option<f32>,
 }
 
 /// Gated feed-forward network: `down(act(gate(x)) · up(x))` (Shazeer 2020).
 #[derive(Debug, Clone)]
-pub struct Mlp {
+pub(crate) struct Mlp {
     /// Through the activation.
-    pub gate: Linear,
+    pub(crate) gate: Linear,
     /// Beside it.
-    pub up: Linear,
+    pub(crate) up: Linear,
     /// Back to the residual stream.
-    pub down: Linear,
+    pub(crate) down: Linear,
     /// Of the gate.
-    pub activation: Activation,
+    pub(crate) activation: Activation,
 }
 
 /// Activation functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
+pub(crate) enum Activation {
     /// `x · sigmoid(x)`.
     Silu,
     /// The tanh approximation of GELU.
@@ -159,19 +157,19 @@ pub enum Activation {
 
 impl Weight {
     /// A whole tensor in the order it has.
-    pub fn whole(tensor: impl Into<String>) -> Self {
+    pub(crate) fn whole(tensor: impl Into<String>) -> Self {
         Self { tensor: tensor.into(), rows: None, order: RowOrder::HalfSplit }
     }
 }
 
 impl Model {
     /// Whether head and embeddings are one table.
-    pub fn is_tied(&self) -> bool {
+    pub(crate) fn is_tied(&self) -> bool {
         self.head.weight == self.embedding
     }
 
     /// Whether attention scores are capped, which no fused attention of OpenVINO does.
-    pub fn caps_scores(&self) -> bool {
+    pub(crate) fn caps_scores(&self) -> bool {
         self.blocks.iter().any(|block| block.attention.cap.is_some())
     }
 }

@@ -140,12 +140,6 @@ impl Grouped {
             self.quants.extend(quants.iter().map(|q| *q as u8));
         }
     }
-
-    /// Whether scales and zero points are stored as f16 without loss.
-    pub(crate) fn fits_f16(&self) -> bool {
-        let zeros = self.zeros.iter().flatten();
-        self.scales.iter().chain(zeros).all(|value| float::fits_f16(*value))
-    }
 }
 
 impl Integer {

@@ -17,7 +17,7 @@ use crate::error::Error;
 /// How a tensor's numbers are stored. Block layouts are ggml's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, non_camel_case_types)] // the formats' own names
-pub enum Format {
+pub(crate) enum Format {
     F32,
     F16,
     BF16,
@@ -37,7 +37,7 @@ pub enum Format {
 
 impl Format {
     /// Elements and bytes of a block; plain numbers are blocks of one.
-    pub fn layout(self) -> (usize, usize) {
+    pub(crate) fn layout(self) -> (usize, usize) {
         match self {
             Self::F32 => (1, 4),
             Self::F16 | Self::BF16 => (1, 2),
@@ -56,18 +56,18 @@ impl Format {
     }
 
     /// Whether it is a plain floating-point type.
-    pub fn is_plain(self) -> bool {
+    pub(crate) fn is_plain(self) -> bool {
         self.layout().0 == 1
     }
 }
 
 /// One tensor of a source.
 #[derive(Debug, Clone)]
-pub struct Info {
+pub(crate) struct Info {
     /// Elements per dimension, the slowest-moving one first: `[rows, columns]` of a matrix.
-    pub shape: Vec<usize>,
+    pub(crate) shape: Vec<usize>,
     /// How its numbers are stored.
-    pub format: Format,
+    pub(crate) format: Format,
     file: usize,
     start: u64,
     row_bytes: usize,
@@ -75,19 +75,24 @@ pub struct Info {
 
 impl Info {
     /// Rows: the product of all dimensions but the last.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.shape.iter().rev().skip(1).product()
     }
 
+    /// Bytes of all rows.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.rows() * self.row_bytes) as u64
+    }
+
     /// Elements of a row.
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.shape.last().copied().unwrap_or(1)
     }
 }
 
 /// The tensors of a model's files.
 #[derive(Debug)]
-pub struct Source {
+pub(crate) struct Source {
     path: PathBuf,
     files: Vec<PathBuf>,
     tensors: BTreeMap<String, Info>,
@@ -97,22 +102,22 @@ pub struct Source {
 
 impl Source {
     /// The file or folder that was opened, for messages.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The files that hold weights.
-    pub fn files(&self) -> &[PathBuf] {
+    pub(crate) fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
     /// All names, sorted.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().chain(self.unreadable.keys()).map(String::as_str)
     }
 
     /// Whether there is a tensor of that name, readable or not.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name) || self.unreadable.contains_key(name)
     }
 
@@ -120,7 +125,7 @@ impl Source {
     ///
     /// # Errors
     /// There is none, or its type is unknown.
-    pub fn get(&self, name: &str) -> Result<&Info, Error> {
+    pub(crate) fn get(&self, name: &str) -> Result<&Info, Error> {
         if let Some(format) = self.unreadable.get(name) {
             return Err(Error::unsupported(&self.path, format!("type {format} of tensor {name}")));
         }
@@ -133,7 +138,7 @@ impl Source {
     ///
     /// # Errors
     /// The tensor is missing or has fewer rows, or its file cannot be read.
-    pub fn read(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, Error> {
         let info = self.get(name)?;
         if rows.start > rows.end || rows.end > info.rows() {
             let problem = format!("has {} rows, rows {rows:?} are needed", info.rows());

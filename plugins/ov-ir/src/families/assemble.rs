@@ -20,8 +20,7 @@ pub(super) fn assemble(facts: Facts, names: &Names, source: &Source) -> Result<M
     let vocab = table.rows();
     tensors.shaped(names.embedding, &[vocab, hidden])?;
     let norm = tensors.norm(names.norm, hidden)?;
-    let mut head =
-        Linear { weight: Weight::whole(names.embedding), bias: None, outputs: vocab, inputs: hidden };
+    let mut head = Linear { weight: Weight::whole(names.embedding), bias: None, inputs: hidden };
     if source.has(names.head) {
         tensors.shaped(names.head, &[vocab, hidden])?;
         if !facts.tied {
@@ -140,7 +139,7 @@ impl Tensors<'_> {
         let weight = format!("{name}.weight");
         self.shaped(&weight, &[outputs, inputs])?;
         let bias = self.bias(name, outputs)?.map(Weight::whole);
-        Ok(Linear { weight: Weight::whole(weight), bias, outputs, inputs })
+        Ok(Linear { weight: Weight::whole(weight), bias, inputs })
     }
 
     /// Some rows of a matrix that holds several.
@@ -149,7 +148,7 @@ impl Tensors<'_> {
         self.shaped(&weight, &[all, inputs])?;
         let of = |tensor: String| Weight { rows: Some(rows.clone()), ..Weight::whole(tensor) };
         let bias = self.bias(name, all)?.map(of);
-        Ok(Linear { weight: of(weight), bias, outputs: rows.len(), inputs })
+        Ok(Linear { weight: of(weight), bias, inputs })
     }
 
     fn bias(&mut self, name: &str, outputs: usize) -> Result<Option<String>, Error> {

@@ -164,7 +164,7 @@ impl Keys<'_> {
 
     fn rope(&self, source: &Source, head_dim: usize, choices: Choices) -> Result<Rope, Error> {
         let dims = self.optional("rope.dimension_count")?.unwrap_or(head_dim);
-        if dims == 0 || dims % 2 != 0 || dims > head_dim {
+        if dims == 0 || !dims.is_multiple_of(2) || dims > head_dim {
             let problem = format!("rotates {dims} elements of heads of {head_dim}, which cannot be");
             return Err(Error::damaged(self.path, problem));
         }

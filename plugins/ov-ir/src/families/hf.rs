@@ -60,7 +60,7 @@ fn base(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
     let partial =
         c.float("partial_rotary_factor")?.or(c.rope_parameter("partial_rotary_factor")).unwrap_or(1.0);
     let dims = (head_dim as f64 * partial) as usize;
-    if dims == 0 || dims % 2 != 0 || dims > head_dim {
+    if dims == 0 || !dims.is_multiple_of(2) || dims > head_dim {
         return Err(Error::damaged(
             c.path,
             format!("rotates {dims} elements of heads of {head_dim}, which cannot be"),

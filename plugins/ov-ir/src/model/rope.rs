@@ -7,20 +7,20 @@ use std::f64::consts::PI;
 
 /// How positions become angles.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rope {
+pub(crate) struct Rope {
     /// Elements of a head that are rotated: even, at most the head's width.
-    pub dims: usize,
+    pub(crate) dims: usize,
     /// Base of the geometric row of wavelengths.
-    pub base: f64,
+    pub(crate) base: f64,
     /// Stretching.
-    pub scaling: Scaling,
+    pub(crate) scaling: Scaling,
     /// Factor on sines and cosines, beside what the scaling brings.
-    pub magnitude: f64,
+    pub(crate) magnitude: f64,
 }
 
 /// Ways to stretch a model's positions.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Scaling {
+pub(crate) enum Scaling {
     /// As trained.
     None,
     /// All frequencies divided by a factor.
@@ -60,17 +60,17 @@ pub enum Scaling {
 
 impl Rope {
     /// Plain rotation.
-    pub fn plain(dims: usize, base: f64) -> Self {
+    pub(crate) fn plain(dims: usize, base: f64) -> Self {
         Self { dims, base, scaling: Scaling::None, magnitude: 1.0 }
     }
 
     /// Radians per position for each pair.
-    pub fn frequencies(&self) -> Vec<f32> {
+    pub(crate) fn frequencies(&self) -> Vec<f32> {
         (0..self.dims / 2).map(|pair| self.frequency(pair) as f32).collect()
     }
 
     /// What sines and cosines are multiplied by.
-    pub fn scale(&self) -> f32 {
+    pub(crate) fn scale(&self) -> f32 {
         let own = match &self.scaling {
             Scaling::Yarn { magnitude: Some(magnitude), .. } => *magnitude,
             Scaling::Yarn { factor, .. } if *factor > 1.0 => 1.0 + 0.1 * factor.ln(),

@@ -29,10 +29,10 @@ impl Rounding {
     /// # Errors
     /// The group does not divide the row, or a value is no number.
     pub(crate) fn apply(&self, values: &[f32], columns: usize) -> Result<Rounded, String> {
-        let group = self.group.unwrap_or(columns);
-        if group == 0 || !columns.is_multiple_of(group) || (self.integer.bits() == 4 && group % 2 == 1) {
-            return Err(format!("has rows of {columns}, which groups of {group} do not divide"));
+        if let Some(problem) = self.misfit(columns) {
+            return Err(problem);
         }
+        let group = self.group.unwrap_or(columns);
         let mut out = Grouped::with_capacity(self.integer, group, values.len(), false);
         let (mut lost, mut whole) = (0.0, 0.0);
         let mut quants = vec![0i8; group];
@@ -55,6 +55,14 @@ impl Rounding {
         }
         let error = if whole > 0.0 { lost / whole } else { 0.0 };
         Ok(Rounded { encoded: Encoded::Grouped(out), error })
+    }
+
+    /// Why rows of `columns` values cannot be rounded, if so.
+    pub(crate) fn misfit(&self, columns: usize) -> Option<String> {
+        let group = self.group.unwrap_or(columns);
+        let odd = self.integer.bits() == 4 && group % 2 == 1;
+        (group == 0 || !columns.is_multiple_of(group) || odd)
+            .then(|| format!("has rows of {columns}, which groups of {group} do not divide"))
     }
 
     fn scale(&self, values: &[f32]) -> f32 {
