@@ -131,6 +131,20 @@ def folder(path):
         else:
             name = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
                     "output.weight": "lm_head.weight"}[name]
+        for part, whole in (("q_proj", "qkv_proj"), ("k_proj", "qkv_proj"), ("v_proj", "qkv_proj"),
+                            ("gate_proj", "gate_up_proj"), ("up_proj", "gate_up_proj")):
+            if name not in table and name.replace(part, whole) in table:
+                return split(weight_of(name.replace(part, whole)), part)
+        return weight_of(name)
+
+    def split(whole, part):
+        dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+        q, k = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim
+        if part in ("gate_proj", "up_proj"):
+            return np.split(whole, 2)[part == "up_proj"]
+        return np.split(whole, [q, q + k])["qkv".index(part[0])]
+
+    def weight_of(name):
         if name not in table:
             return None
         data, row = table[name]
