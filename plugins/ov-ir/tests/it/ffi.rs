@@ -46,6 +46,8 @@ struct Profile {
     node_type: *const c_char,
 }
 
+const OPTIMIZED_OUT: c_int = 1;
+
 #[repr(C)]
 struct Profiles {
     all: *const Profile,
@@ -176,7 +178,8 @@ impl Running<'_> {
         }
     }
 
-    /// Operations that the last inference executed, by their type in the runtime model.
+    /// Operations of the runtime model by type, without those that were optimized away. One that took less than a
+    /// microsecond counts as not run.
     pub(crate) fn operations(&self) -> BTreeMap<String, usize> {
         let r = self.runtime;
         let mut list = Profiles { all: std::ptr::null(), size: 0 };
@@ -188,7 +191,7 @@ impl Running<'_> {
             std::slice::from_raw_parts(list.all, list.size)
         };
         let mut counts = BTreeMap::new();
-        for row in all.iter().filter(|row| row.status == 2) {
+        for row in all.iter().filter(|row| row.status != OPTIMIZED_OUT) {
             // SAFETY: a C string of the list.
             let kind = unsafe { CStr::from_ptr(row.node_type) }.to_string_lossy().into_owned();
             *counts.entry(kind).or_insert(0) += 1;
