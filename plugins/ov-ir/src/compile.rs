@@ -5,9 +5,9 @@
 //! several that ask for the same at once, one works and the others wait.
 
 mod cache;
+mod write;
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,19 @@ use std::path::{Path, PathBuf};
 use crate::digest;
 use crate::error::Error;
 use crate::families::Choices;
-use crate::graph::{self, Failure, Tally};
-use crate::manifest::{
-    BIN, Entry, MANIFEST, Manifest, Origin, Quantized, Shape, Stored, WRITER, Weights, XML,
-};
-use crate::opened::{Opened, open};
-use crate::progress::{Progress, Step, Work};
+use crate::graph;
+use crate::manifest::{Manifest, Origin, WRITER};
+use crate::opened::{Content, Opened, open};
+use crate::progress::{Progress, Work};
 use crate::quant::{Integer, Rounding};
 
 use cache::Lock;
+use write::Job;
 
 /// What is to be compiled.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// A GGUF file, or a folder with `config.json` and safetensors.
+    /// A GGUF file, a folder with `config.json` and safetensors, or one with a ready-made network, which is cut.
     pub source: PathBuf,
     /// Where it goes.
     pub target: Target,
@@ -95,7 +94,8 @@ pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report,
         Target::Cache(folder) => (folder.clone(), Some(folder.join("digests"))),
         Target::Folder(folder) => (parent(folder)?, None),
     };
-    let sha256 = cache::digest(&opened.files, known.as_deref(), &mut work)?;
+    let digests = cache::digests(&opened.files, known.as_deref(), &mut work)?;
+    let sha256 = digest::text(&digests.join("\n"));
     let key = key(&opened, &sha256, &range, request.quantize);
     let (folder, name) = match &request.target {
         Target::Cache(folder) => (folder.join(&key), key.clone()),
@@ -112,15 +112,23 @@ pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report,
     }
     let partial = cache::Partial::new(&parent, &name)?;
     let origin = Origin { name: file_name(&request.source), kind: opened.kind, sha256 };
-    let manifest = write(partial.path(), &opened, range, rounding, (key, origin), &mut work)?;
+    let job = Job { folder: partial.path(), range, rounding, key, origin, digests };
+    let manifest = write::write(job, &opened, &mut work)?;
     partial.publish(&folder)?;
     lock.remove_after(&request.target);
     Ok(Report { folder, manifest, cached: false })
 }
 
 fn range(request: &Request, opened: &Opened) -> Result<Range<usize>, Error> {
-    let all = opened.model.blocks.len();
+    let all = opened.layers();
     let range = request.layers.clone().unwrap_or(0..all);
+    if matches!(opened.content, Content::Network(_)) && (range == (0..all) || request.quantize.is_some()) {
+        let problem = format!(
+            "{} is compiled already; it can be cut into layers, nothing else",
+            request.source.display()
+        );
+        return Err(Error::Request(problem));
+    }
     if range.start >= range.end || range.end > all {
         let problem = format!(
             "layers {}..{} of {} are asked for, it has {all}",
@@ -150,13 +158,15 @@ fn check_rounding(
     opened: &Opened,
     range: &Range<usize>,
 ) -> Result<(), Error> {
-    let Some(rounding) = rounding else { return Ok(()) };
-    for block in &opened.model.blocks[range.clone()] {
+    let (Some(rounding), Content::Model(model, source)) = (rounding, &opened.content) else {
+        return Ok(());
+    };
+    for block in &model.blocks[range.clone()] {
         let (a, m) = (&block.attention, &block.mlp);
         for linear in [&a.query, &a.key, &a.value, &a.output, &m.gate, &m.up, &m.down] {
-            let plain = opened.source.get(&linear.weight.tensor)?.format.is_plain();
+            let plain = source.get(&linear.weight.tensor)?.format.is_plain();
             if let Some(problem) = rounding.layers.misfit(linear.inputs).filter(|_| plain) {
-                return Err(Error::tensor(opened.source.path(), &linear.weight.tensor, problem));
+                return Err(Error::tensor(source.path(), &linear.weight.tensor, problem));
             }
         }
     }
@@ -165,9 +175,11 @@ fn check_rounding(
 
 /// Names all that decides what is written.
 fn key(opened: &Opened, sha256: &str, range: &Range<usize>, quantize: Option<Quantize>) -> String {
-    let ropes: Vec<String> = opened
-        .model
-        .ropes
+    let ropes = match &opened.content {
+        Content::Model(model, _) => model.ropes.as_slice(),
+        Content::Network(_) => &[],
+    };
+    let ropes: Vec<String> = ropes
         .iter()
         .map(|rope| {
             let bits: Vec<u32> = rope.frequencies().iter().map(|x| x.to_bits()).collect();
@@ -198,66 +210,6 @@ fn found(request: &Request, folder: &Path, key: &str) -> Result<Option<Manifest>
             Err(Error::Request(format!("{} {what}; remove it or choose another folder", folder.display())))
         }
     }
-}
-
-/// Writes all files of the folder, the manifest last.
-fn write(
-    folder: &Path,
-    opened: &Opened,
-    range: Range<usize>,
-    rounding: Option<graph::Request>,
-    (key, source): (String, Origin),
-    work: &mut Work,
-) -> Result<Manifest, Error> {
-    let path = folder.join(BIN);
-    let file = File::create(&path).map_err(Error::io("create", &path))?;
-    work.begin(Step::Weights, cache::length(&opened.files)?)?;
-    let mut count = |bytes| work.add(bytes);
-    let data = BufWriter::with_capacity(1 << 20, file);
-    let model = &opened.model;
-    let drawn = graph::draw(model, &opened.source, range.clone(), rounding, data, &mut count);
-    let drawn = drawn.map_err(|failure| match failure {
-        Failure::Write(error) => Error::io("write", &path)(error),
-        Failure::Other(error) => error,
-    })?;
-    let written = drawn.data;
-    let file = written.data.into_inner().map_err(|e| Error::io("write", &path)(e.into_error()))?;
-    file.sync_all().map_err(Error::io("write", &path))?;
-    let bin = Entry { bytes: written.bytes, sha256: digest::hex(&written.digest) };
-    let xml = Entry { bytes: drawn.text.len() as u64, sha256: digest::text(&drawn.text) };
-    put(&folder.join(XML), drawn.text.as_bytes())?;
-    let shape = Shape {
-        family: model.family.clone(),
-        hidden: model.hidden,
-        vocab: model.vocab,
-        context: model.context,
-        layers: model.blocks.len(),
-        first: range.start,
-        end: range.end,
-        paged: !model.caps_scores(),
-    };
-    let files = [(BIN.to_owned(), bin), (XML.to_owned(), xml)].into();
-    let manifest =
-        Manifest { writer: WRITER, key, source, model: shape, weights: weights(drawn.tally), files };
-    // PANIC: the manifest has text keys and finite numbers only.
-    let text = serde_json::to_string_pretty(&manifest).expect("a manifest is json");
-    put(&folder.join(MANIFEST), text.as_bytes())?;
-    Ok(manifest)
-}
-
-fn weights(tally: Tally) -> Weights {
-    let formats = tally
-        .formats
-        .into_iter()
-        .map(|(format, (tensors, bytes))| (format!("{format:?}"), Stored { tensors, bytes }));
-    let quantized = tally.rounded.into_iter().map(|(tensor, error)| Quantized { tensor, error }).collect();
-    Weights { formats: formats.collect(), rounded_zeros: tally.rounded_zeros, quantized }
-}
-
-fn put(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    let mut file = File::create(path).map_err(Error::io("create", path))?;
-    file.write_all(bytes).map_err(Error::io("write", path))?;
-    file.sync_all().map_err(Error::io("write", path))
 }
 
 fn parent(folder: &Path) -> Result<PathBuf, Error> {

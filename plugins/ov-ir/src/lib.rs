@@ -11,6 +11,7 @@
 //! that may. It knows neither plugins nor the host.
 
 mod compile;
+mod cut;
 mod digest;
 mod error;
 mod families;
@@ -28,7 +29,7 @@ mod verify;
 
 pub use compile::{Bits, Quantize, Report, Request, Target, compile};
 pub use error::Error;
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Description, Inspection, inspect};
 pub use manifest::{BIN, Entry, MANIFEST, Manifest, Origin, Quantized, Shape, Stored, WRITER, Weights, XML};
 pub use opened::Kind;
 pub use progress::{Progress, Step};

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::cut::Ready;
 use crate::error::Error;
 use crate::families::{Choices, from_gguf, from_hf};
+use crate::manifest::XML;
 use crate::model::Model;
 use crate::source::{Source, gguf, safetensors};
 
@@ -15,36 +17,60 @@ pub enum Kind {
     Gguf,
     /// A Hugging Face folder with `config.json` and safetensors.
     Safetensors,
+    /// A folder with `openvino_model.xml` and `openvino_model.bin`, to be cut.
+    Network,
 }
 
-/// The model with the tensors that it is made of.
+/// What was opened.
 pub(crate) struct Opened {
     pub(crate) kind: Kind,
-    pub(crate) model: Model,
-    pub(crate) source: Source,
+    pub(crate) content: Content,
     /// Everything that decides what is written: weights and configuration.
     pub(crate) files: Vec<PathBuf>,
+}
+
+/// What there is to compile.
+pub(crate) enum Content {
+    /// A model with the tensors that it is made of.
+    Model(Box<Model>, Source),
+    /// A network to cut.
+    Network(Ready),
+}
+
+impl Opened {
+    pub(crate) fn layers(&self) -> usize {
+        match &self.content {
+            Content::Model(model, _) => model.blocks.len(),
+            Content::Network(ready) => ready.layers,
+        }
+    }
 }
 
 /// The configuration of a Hugging Face folder.
 pub(crate) const CONFIG: &str = "config.json";
 
-/// Opens a GGUF file, or a folder with `config.json` and safetensors.
+/// Opens a GGUF file, a folder with `config.json` and safetensors, or one with a network.
 pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
     let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
     if metadata.is_file() {
         let (header, source) = gguf::open(path)?;
         let model = from_gguf(&header, &source, choices)?;
-        return Ok(Opened { kind: Kind::Gguf, model, files: source.files().to_vec(), source });
+        let files = source.files().to_vec();
+        return Ok(Opened { kind: Kind::Gguf, content: Content::Model(Box::new(model), source), files });
+    }
+    if path.join(XML).exists() {
+        let ready = Ready::open(path)?;
+        let files = vec![ready.xml.clone(), ready.bin.clone()];
+        return Ok(Opened { kind: Kind::Network, content: Content::Network(ready), files });
     }
     let config = path.join(CONFIG);
     if !config.exists() {
-        let problem = "has no config.json; give a gguf file or a folder with config.json and safetensors";
+        let problem = "has no config.json; give a gguf file, or a folder with config.json and safetensors or with a network";
         return Err(Error::damaged(path, problem));
     }
     let json = safetensors::json(&config)?;
     let source = safetensors::open(path)?;
     let model = from_hf(&config, &json, &source, choices)?;
     let files = std::iter::once(config).chain(source.files().iter().cloned()).collect();
-    Ok(Opened { kind: Kind::Safetensors, model, source, files })
+    Ok(Opened { kind: Kind::Safetensors, content: Content::Model(Box::new(model), source), files })
 }

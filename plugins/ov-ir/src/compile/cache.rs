@@ -106,16 +106,15 @@ pub(super) fn length(files: &[PathBuf]) -> Result<u64, Error> {
     Ok(sum)
 }
 
-/// The digest over the digests of all files. Those of files that have neither another length nor another time than when
-/// they were last read are taken from `known`.
-pub(super) fn digest(files: &[PathBuf], known: Option<&Path>, work: &mut Work) -> Result<String, Error> {
+/// The digests of all files. Those of files that have neither another length nor another time than when they were last
+/// read are taken from `known`.
+pub(super) fn digests(
+    files: &[PathBuf],
+    known: Option<&Path>,
+    work: &mut Work,
+) -> Result<Vec<String>, Error> {
     work.begin(Step::Digest, length(files)?)?;
-    let mut all = String::new();
-    for path in files {
-        all.push_str(&one(path, known, work)?);
-        all.push('\n');
-    }
-    Ok(digest::text(&all))
+    files.iter().map(|path| one(path, known, work)).collect()
 }
 
 fn one(path: &Path, known: Option<&Path>, work: &mut Work) -> Result<String, Error> {

@@ -209,14 +209,12 @@ fn a_tied_table_is_stored_once() {
 
 #[test]
 fn an_inspection_names_family_sizes_and_formats() {
-    let Inspection::Source { family, layers, tied, windows, formats, paged, .. } =
-        inspect(&source("gemma3-gguf")).unwrap()
-    else {
+    let Inspection::Source(found) = inspect(&source("gemma3-gguf")).unwrap() else {
         panic!("a gguf file is a source")
     };
-    assert_eq!((family.as_str(), layers, tied, paged), ("gemma3", 7, true, true));
-    assert_eq!(windows, [(8, 6)].into());
-    assert_eq!(formats["Q4_0"].tensors, 49);
+    assert_eq!((found.family.as_str(), found.layers, found.tied, found.paged), ("gemma3", 7, true, true));
+    assert_eq!(found.windows, [(8, 6)].into());
+    assert_eq!(found.formats["Q4_0"].tensors, 49);
     let scratch = Scratch::new("inspect");
     let report = whole("mistral-hf", &scratch.path("model"));
     let Inspection::Compiled(manifest) = inspect(&scratch.path("model")).unwrap() else {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cascadia_ov_ir::{Bits, Quantize, compile};
+use cascadia_ov_ir::{Bits, Quantize, Request, compile};
 use serde_json::Value;
 
 use crate::ffi::{Feed, Running, Runtime};
@@ -123,8 +123,16 @@ fn check(model: &Running, name: &str, expected: &[(&str, usize)]) {
 #[test]
 #[ignore = "needs OpenVINO"]
 fn stages_in_a_row_compute_the_very_numbers_of_the_whole() {
-    let (runtime, scratch) = (runtime(), Scratch::new("stages"));
     let (name, cuts) = ("gemma3-gguf", [0, 2, 6, 7]);
+    staged("stages", name, &cuts, |_| source(name));
+    // Cut out of the finished network, the stages are the same again.
+    staged("cuts", name, &cuts, |scratch| scratch.path("whole"));
+    staged("cuts-gqa", "llama-gguf", &[0, 1, 2], |scratch| scratch.path("whole"));
+}
+
+/// Compares a chain of stages, made of what `from` says, with the whole.
+fn staged(title: &str, name: &str, cuts: &[usize], from: impl Fn(&Scratch) -> PathBuf) {
+    let (runtime, scratch) = (runtime(), Scratch::new(title));
     let (ids, _) = case(name);
     whole(name, &scratch.path("whole"));
     let mut model = runtime.load(&scratch.path("whole"));
@@ -132,7 +140,8 @@ fn stages_in_a_row_compute_the_very_numbers_of_the_whole() {
         .windows(2)
         .map(|cut| {
             let folder = scratch.path(&format!("{}", cut[0]));
-            compile(&request_part(&folder, name, cut), &mut ()).unwrap();
+            let part = Request { layers: Some(cut[0]..cut[1]), ..request(&from(&scratch), &folder) };
+            compile(&part, &mut ()).unwrap_or_else(|error| panic!("{title} {cut:?}: {error}"));
             runtime.load(&folder)
         })
         .collect();
@@ -146,10 +155,6 @@ fn stages_in_a_row_compute_the_very_numbers_of_the_whole() {
     }
 }
 
-fn request_part(folder: &std::path::Path, name: &str, cut: &[usize]) -> cascadia_ov_ir::Request {
-    cascadia_ov_ir::Request { layers: Some(cut[0]..cut[1]), ..request(&source(name), folder) }
-}
-
 #[test]
 #[ignore = "needs OpenVINO"]
 fn weights_rounded_on_request_stay_near_the_reference() {
@@ -158,7 +163,7 @@ fn weights_rounded_on_request_stay_near_the_reference() {
     for (bits, limit) in [(Bits::Eight, 1e-3), (Bits::Four, 0.2)] {
         let folder = scratch.path(&format!("{bits:?}"));
         let quantize = Some(Quantize { bits, group: std::num::NonZeroUsize::new(16) });
-        let request = cascadia_ov_ir::Request { quantize, ..request(&source("llama-hf"), &folder) };
+        let request = Request { quantize, ..request(&source("llama-hf"), &folder) };
         let report = compile(&request, &mut ()).unwrap();
         assert_eq!(report.manifest.weights.quantized.len(), 16, "14 matrices, embeddings and head");
         let found = run(&mut runtime.load(&folder), Input::Ids(&ids), 0, ids.len());
