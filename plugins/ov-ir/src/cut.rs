@@ -8,6 +8,9 @@
 
 mod net;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
@@ -98,10 +101,6 @@ impl Stage {
         if let Some(first) = first {
             if let (Some(ids), Some(positions)) = (net.parameter("input_ids"), net.parameter("position_ids"))
             {
-                if let Some(user) = net.users(ids).find(|at| reach.contains(at) && net.kind(*at) != "ShapeOf")
-                {
-                    return Err(net.refuse(user, "reads input_ids behind the cut"));
-                }
                 redirected.push((ids, positions));
             }
             let dims = net.dims(first);
@@ -115,7 +114,12 @@ impl Stage {
         let seeds: Vec<usize> = seeds.iter().copied().chain(assigns).collect();
         let mut stage = Self { first, end, keep: HashSet::new(), redirected, shapes };
         stage.keep = net.ancestors(&seeds, first, |at, from| stage.source(net, at, from));
-        Ok(stage)
+        let ids = net.parameter("input_ids").filter(|_| first.is_some());
+        let mut users = ids.into_iter().flat_map(|ids| net.users(ids));
+        match users.find(|at| stage.keep.contains(at) && net.kind(*at) != "ShapeOf") {
+            Some(user) => Err(net.refuse(user, "reads input_ids behind the cut")),
+            None => Ok(stage),
+        }
     }
 
     /// Where a layer's input comes from now.
