@@ -60,6 +60,8 @@ def attention(d, layer, w, bias, x):
 
 
 def rotate(d, layer, x):
+    if d["ropes"][layer] is None:
+        return x
     rope, magnitude = d["ropes"][layer]
     angle = np.arange(len(x))[:, None, None] * rope
     cos, sin = np.cos(angle) * magnitude, np.sin(angle) * magnitude

@@ -211,6 +211,8 @@ def main(out):
     hf(out / "gemma3-hf", "gemma3_text", (32, 2, 1, 16, 64, 3, 64), b.BF16, 13, {
         "sliding_window": 8, "query_pre_attn_scalar": 24, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
         "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}, gain=0.0, norms=True, **gemma)
+    gguf(out / "smollm3-gguf", "smollm3", (32, 4, 2, 16, 32, 4, 64), {"all": b.Q8_0}, 14, tied=True)
+    hf(out / "smollm3-hf", "smollm3", small, b.BF16, 15, {"no_rope_layers": [0, 1]}, tied=True)
 
 
 if __name__ == "__main__":

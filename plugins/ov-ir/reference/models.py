@@ -96,12 +96,14 @@ def describe_gguf(meta, weight):
         rope = rope / factors
     d = dict(
         hidden=hidden, heads=heads, kv=get("attention.head_count_kv", heads), dim=dim, layers=layers, dims=dims,
-        eps=get("attention.layer_norm_rms_epsilon"), interleaved=arch == "llama", gelu=arch.startswith("gemma"),
+        eps=get("attention.layer_norm_rms_epsilon"), interleaved=arch in ("llama", "smollm3"), gelu=arch.startswith("gemma"),
         sandwich=arch in ("gemma2", "gemma3"), plus_one=False, embed_scale=1.0, scale=dim ** -0.5, cap=None,
         logit_cap=get("final_logit_softcapping"), windows=[None] * layers, ropes=[(rope, 1.0)] * layers,
     )
     if arch.startswith("gemma"):
         d["embed_scale"] = hidden ** 0.5
+    if arch == "smollm3":
+        d["ropes"] = [None if l % 4 == 3 else (rope, 1.0) for l in range(layers)]
     if arch == "gemma2":
         d["cap"] = get("attn_logit_softcapping", 50.0)
         d["windows"] = [get("attention.sliding_window", 4096) if l % 2 == 0 else None for l in range(layers)]
@@ -178,6 +180,8 @@ def describe_folder(c):
     )
     if d["sandwich"]:
         d["scale"] = c.get("query_pre_attn_scalar", 256) ** -0.5
+    if family == "smollm3":
+        d["ropes"] = [(rope, 1.0) if flag else None for flag in c["no_rope_layers"]]
     if family == "mistral":
         d["windows"] = [window] * layers
     if family == "gemma2":

@@ -95,7 +95,10 @@ pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report,
         Target::Folder(folder) => (parent(folder)?, None),
     };
     let digests = cache::digests(&opened.files, known.as_deref(), &mut work)?;
-    let sha256 = digest::text(&digests.join("\n"));
+    let sha256 = match digests.as_slice() {
+        [one] => one.clone(),
+        all => digest::text(&all.join("\n")),
+    };
     let key = key(&opened, &sha256, &range, request.quantize);
     let (folder, name) = match &request.target {
         Target::Cache(folder) => (folder.join(&key), key.clone()),

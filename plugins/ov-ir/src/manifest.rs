@@ -51,7 +51,7 @@ pub struct Origin {
     pub name: String,
     /// What it came as.
     pub kind: Kind,
-    /// SHA-256 over the digests of its files.
+    /// SHA-256 of the file; of several, over their digests, one a line.
     pub sha256: String,
 }
 

@@ -24,6 +24,7 @@ pub(crate) fn from_gguf(header: &Gguf, source: &Source, choices: Choices) -> Res
     let facts = match arch {
         "llama" => keys.base(source, choices, Style { interleaved: true, ..Style::PLAIN })?,
         "qwen2" | "qwen3" => keys.base(source, choices, Style::PLAIN)?,
+        "smollm3" => smollm3(&keys, source, choices)?,
         "phi3" => phi3(&keys, source, choices)?,
         "gemma" => gemma(&keys, source, choices)?,
         "gemma2" => gemma2(&keys, source, choices)?,
@@ -42,6 +43,15 @@ struct Style {
 
 impl Style {
     const PLAIN: Self = Self { interleaved: false, activation: Activation::Silu, sandwich: false };
+}
+
+/// Every fourth layer has no position encoding; the format has no key for it.
+fn smollm3(keys: &Keys, source: &Source, choices: Choices) -> Result<Facts, Error> {
+    let mut facts = keys.base(source, choices, Style { interleaved: true, ..Style::PLAIN })?;
+    for layer in facts.layers.iter_mut().skip(3).step_by(4) {
+        layer.rope = None;
+    }
+    Ok(facts)
 }
 
 fn phi3(keys: &Keys, source: &Source, choices: Choices) -> Result<Facts, Error> {

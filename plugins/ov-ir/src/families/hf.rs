@@ -29,6 +29,7 @@ pub(crate) fn from_hf(
     }
     let mut facts = match family {
         "llama" | "mistral" | "qwen2" | "qwen3" | "phi3" => base(&c, family, choices)?,
+        "smollm3" => smollm3(&c, family, choices)?,
         "gemma" | "gemma2" | "gemma3_text" => gemma(&c, family, choices)?,
         other => return Err(Error::unsupported(path, format!("the model type {other}"))),
     };
@@ -78,7 +79,7 @@ fn base(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
         interleaved: false,
         plus_one: gemma,
         sandwich: matches!(family, "gemma2" | "gemma3_text"),
-        tied: c.flag("tie_word_embeddings").unwrap_or(gemma),
+        tied: c.flag("tie_word_embeddings").unwrap_or(gemma || family == "smollm3"),
         embedding_scale: None,
         attention_scale: None,
         attention_cap: None,
@@ -86,6 +87,26 @@ fn base(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
         ropes: vec![rope(c, "full_attention", dims, choices)?],
         layers: vec![Layer { rope: Some(0), window: None }; layers],
     })
+}
+
+/// Some layers have no position encoding: those with a 0 in a list, or every fourth.
+fn smollm3(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
+    let mut facts = base(c, family, choices)?;
+    let count = facts.layers.len();
+    let period = c.optional("no_rope_layer_interval")?.unwrap_or(4).max(1);
+    let turned: Option<Vec<bool>> = match c.get("no_rope_layers") {
+        None => Some((0..count).map(|layer| (layer + 1) % period != 0).collect()),
+        Some(list) => list
+            .as_array()
+            .filter(|list| list.len() == count)
+            .and_then(|list| list.iter().map(|flag| flag.as_u64().map(|flag| flag != 0)).collect()),
+    };
+    let turned = turned
+        .ok_or_else(|| Error::damaged(c.path, format!("no_rope_layers is no list of {count} flags")))?;
+    for (layer, turned) in facts.layers.iter_mut().zip(turned) {
+        layer.rope = layer.rope.filter(|_| turned);
+    }
+    Ok(facts)
 }
 
 fn gemma(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
@@ -117,7 +138,7 @@ fn windows(c: &Config, family: &str, facts: &mut Facts) -> Result<(), Error> {
     let types = c.json.get("layer_types").and_then(Value::as_array);
     let local: Vec<bool> = match (types, family) {
         (_, "llama" | "gemma") => return Ok(()),
-        (_, "qwen2" | "qwen3") if c.flag("use_sliding_window") != Some(true) => return Ok(()),
+        (_, "qwen2" | "qwen3" | "smollm3") if c.flag("use_sliding_window") != Some(true) => return Ok(()),
         (_, "mistral" | "phi3") => vec![true; count],
         (Some(types), _) => {
             if types.len() != count {
@@ -139,7 +160,7 @@ fn windows(c: &Config, family: &str, facts: &mut Facts) -> Result<(), Error> {
     let local_rope = facts.ropes.len() - 1;
     for (layer, local) in facts.layers.iter_mut().zip(local) {
         if local {
-            *layer = Layer { rope: Some(local_rope), window: Some(window) };
+            *layer = Layer { rope: layer.rope.map(|_| local_rope), window: Some(window) };
         }
     }
     Ok(())

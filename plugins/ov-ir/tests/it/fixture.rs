@@ -6,7 +6,7 @@ use cascadia_ov_ir::{Report, Request, Target, compile};
 use serde_json::Value;
 
 /// Families and forms; each is a folder of `tests/models`.
-pub(crate) const ALL: [&str; 13] = [
+pub(crate) const ALL: [&str; 15] = [
     "gemma-hf",
     "gemma2-gguf",
     "gemma2-hf",
@@ -20,6 +20,8 @@ pub(crate) const ALL: [&str; 13] = [
     "qwen2-hf",
     "qwen3-gguf",
     "qwen3-hf",
+    "smollm3-gguf",
+    "smollm3-hf",
 ];
 
 pub(crate) fn models() -> PathBuf {
