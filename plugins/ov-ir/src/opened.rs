@@ -25,8 +25,10 @@ pub enum Kind {
 pub(crate) struct Opened {
     pub(crate) kind: Kind,
     pub(crate) content: Content,
-    /// Everything that decides what is written: weights and configuration.
+    /// Everything that decides what is written: weights, configuration and what is copied.
     pub(crate) files: Vec<PathBuf>,
+    /// Those of them that are copied.
+    pub(crate) copied: Vec<PathBuf>,
 }
 
 /// What there is to compile.
@@ -49,6 +51,20 @@ impl Opened {
 /// The configuration of a Hugging Face folder.
 pub(crate) const CONFIG: &str = "config.json";
 
+/// Small files of a Hugging Face folder that go with the model, where they are there: with them the compiled folder can
+/// be served by itself.
+const COPIED: [&str; 9] = [
+    CONFIG,
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+];
+
 /// Opens a GGUF file, a folder with `config.json` and safetensors, or one with a network.
 pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
     let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
@@ -56,12 +72,14 @@ pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
         let (header, source) = gguf::open(path)?;
         let model = from_gguf(&header, &source, choices)?;
         let files = source.files().to_vec();
-        return Ok(Opened { kind: Kind::Gguf, content: Content::Model(Box::new(model), source), files });
+        let content = Content::Model(Box::new(model), source);
+        return Ok(Opened { kind: Kind::Gguf, content, files, copied: Vec::new() });
     }
     if path.join(XML).exists() {
         let ready = Ready::open(path)?;
         let files = vec![ready.xml.clone(), ready.bin.clone()];
-        return Ok(Opened { kind: Kind::Network, content: Content::Network(ready), files });
+        let content = Content::Network(ready);
+        return Ok(Opened { kind: Kind::Network, content, files, copied: Vec::new() });
     }
     let config = path.join(CONFIG);
     if !config.exists() {
@@ -71,6 +89,9 @@ pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
     let json = safetensors::json(&config)?;
     let source = safetensors::open(path)?;
     let model = from_hf(&config, &json, &source, choices)?;
-    let files = std::iter::once(config).chain(source.files().iter().cloned()).collect();
-    Ok(Opened { kind: Kind::Safetensors, content: Content::Model(Box::new(model), source), files })
+    let copied: Vec<PathBuf> =
+        COPIED.iter().map(|name| path.join(name)).filter(|path| path.is_file()).collect();
+    let files = source.files().iter().chain(&copied).cloned().collect();
+    let content = Content::Model(Box::new(model), source);
+    Ok(Opened { kind: Kind::Safetensors, content, files, copied })
 }

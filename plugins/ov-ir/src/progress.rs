@@ -55,6 +55,11 @@ impl<'a> Work<'a> {
         self.add(0)
     }
 
+    /// The step is done, whatever was not needed of its total.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        self.add(self.total.saturating_sub(self.done))
+    }
+
     /// Counts and tells.
     pub(crate) fn add(&mut self, done: u64) -> Result<(), Error> {
         self.done += done;

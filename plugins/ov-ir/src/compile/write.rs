@@ -1,5 +1,6 @@
 //! Writes the files of a compiled model, the manifest last.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::ops::Range;
@@ -44,19 +45,30 @@ pub(super) fn write(job: Job, opened: &Opened, work: &mut Work) -> Result<Manife
         Content::Model(model, source) => draw(&job, model, source, work)?,
         Content::Network(ready) => cut(&job, ready, work)?,
     };
+    let mut files: BTreeMap<String, Entry> = [(BIN.to_owned(), done.bin)].into();
+    for (path, sha256) in
+        opened.files.iter().zip(&job.digests).filter(|(path, _)| opened.copied.contains(path))
+    {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let copy = job.folder.join(&name);
+        let bytes = fs::copy(path, &copy).map_err(Error::io("write", &copy))?;
+        files.insert(name, Entry { bytes, sha256: sha256.clone() });
+    }
     let xml = Entry { bytes: done.text.len() as u64, sha256: digest::text(&done.text) };
     put(&job.folder.join(XML), done.text.as_bytes())?;
+    files.insert(XML.to_owned(), xml);
     let manifest = Manifest {
         writer: WRITER,
         key: job.key,
         source: job.origin,
         model: done.shape,
         weights: done.weights,
-        files: [(BIN.to_owned(), done.bin), (XML.to_owned(), xml)].into(),
+        files,
     };
     // PANIC: the manifest has text keys and finite numbers only.
     let text = serde_json::to_string_pretty(&manifest).expect("a manifest is json");
     put(&job.folder.join(MANIFEST), text.as_bytes())?;
+    work.finish()?;
     Ok(manifest)
 }
 

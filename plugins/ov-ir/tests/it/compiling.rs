@@ -33,7 +33,9 @@ fn every_fixture_compiles_to_a_folder_that_verifies() {
         let folder = scratch.path(name);
         let report = whole(name, &folder);
         assert!(!report.cached);
-        assert_eq!(listed(&folder), [MANIFEST, BIN, XML]);
+        let config = if name.ends_with("-hf") { Some("config.json") } else { None };
+        let expected: Vec<&str> = [MANIFEST].into_iter().chain(config).chain([BIN, XML]).collect();
+        assert_eq!(listed(&folder), expected);
         assert_eq!(verify(&folder, &mut ()).unwrap(), report.manifest);
         let capped = name.starts_with("gemma2");
         assert_eq!(report.manifest.model.paged, !capped, "{name}");
@@ -137,8 +139,24 @@ fn progress_ends_with_all_bytes_counted() {
     };
     compile(&request(&source("gemma3-gguf"), &scratch.path("model")), &mut watch).unwrap();
     let (step, done, total) = last;
-    assert_eq!(step, Step::Weights);
-    assert!(done * 10 > total * 9 && done <= total, "{done} of {total}");
+    assert_eq!((step, done), (Step::Weights, total));
+}
+
+#[test]
+fn a_tokenizer_goes_with_the_model_and_makes_another_of_it() {
+    let scratch = Scratch::new("tokenizer");
+    let folder = copy(&source("llama-hf"), &scratch.path("source"));
+    let of =
+        || compile(&Request { source: folder.clone(), ..cache("llama-hf", &scratch.path("cache")) }, &mut ());
+    let without = of().unwrap();
+    fs::write(folder.join("tokenizer.json"), "{}").unwrap();
+    fs::write(folder.join("README.md"), "words").unwrap();
+    let with = of().unwrap();
+    assert_ne!(without.folder, with.folder);
+    assert_eq!(fs::read(with.folder.join("tokenizer.json")).unwrap(), b"{}");
+    assert!(!with.folder.join("README.md").exists());
+    assert_eq!(with.manifest.files["tokenizer.json"].bytes, 2);
+    verify(&with.folder, &mut ()).unwrap();
 }
 
 #[test]
