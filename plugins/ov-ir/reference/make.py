@@ -203,7 +203,10 @@ def main(out):
     hf(out / "qwen2-hf", "qwen2", small, b.BF16, 8, tied=True, bias=True)
     hf(out / "qwen3-hf", "qwen3", small, b.BF16, 9, {"rope_scaling": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}}, tied=True, norms=True)
-    hf(out / "phi3-hf", "phi3", small, b.BF16, 10, {"partial_rotary_factor": 0.5}, tied=False)
+    hf(out / "phi3-hf", "phi3", small, b.BF16, 10, {
+        "partial_rotary_factor": 0.5, "original_max_position_embeddings": 256, "rope_scaling": {
+            "type": "longrope", "short_factor": [1.0, 1.1, 1.5, 2.0], "long_factor": [2.0, 4.0, 8.0, 16.0]}},
+        tied=False)
     hf(out / "gemma-hf", "gemma", small, b.BF16, 11, gain=0.0, tied=True)
     hf(out / "gemma2-hf", "gemma2", small, b.BF16, 12, {
         "sliding_window": 8, "query_pre_attn_scalar": 32, "attn_logit_softcapping": 5.0,

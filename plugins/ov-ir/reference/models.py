@@ -169,6 +169,10 @@ def describe_folder(c):
         rope, magnitude = yarn(rope, own, c["rope_theta"], dims)
     elif own.get("rope_type") == "linear":
         rope = rope / own["factor"]
+    elif own.get("type") == "longrope":
+        trained = c["original_max_position_embeddings"]
+        rope = rope / own["short_factor"]
+        magnitude = np.sqrt(1 + np.log(c["max_position_embeddings"] / trained) / np.log(trained))
     gemma = family.startswith("gemma")
     window = c.get("sliding_window")
     d = dict(

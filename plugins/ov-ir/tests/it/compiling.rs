@@ -160,6 +160,18 @@ fn a_tokenizer_goes_with_the_model_and_makes_another_of_it() {
 }
 
 #[test]
+fn long_contexts_choose_the_factors_for_long_texts() {
+    let scratch = Scratch::new("long");
+    let of = |context| {
+        let request = Request { context, ..cache("phi3-hf", &scratch.path("cache")) };
+        compile(&request, &mut ()).unwrap()
+    };
+    let (plain, short, long) = (of(None), of(Some(256)), of(Some(257)));
+    assert_eq!((&plain.folder, short.cached, long.cached), (&short.folder, true, false));
+    assert_ne!(short.manifest.files[BIN], long.manifest.files[BIN]);
+}
+
+#[test]
 fn what_is_not_supported_is_refused_by_name_before_anything_is_written() {
     let scratch = Scratch::new("refused");
     let edits: [(&str, &str, &str); 5] = [
@@ -181,6 +193,23 @@ fn what_is_not_supported_is_refused_by_name_before_anything_is_written() {
         assert!(error.to_string().contains(named), "{error}");
         assert_eq!(listed(&scratch.path("")), ["source"]);
     }
+}
+
+#[test]
+fn an_unknown_architecture_of_a_gguf_file_is_refused_by_name() {
+    let scratch = Scratch::new("unknown");
+    let mut bytes = fs::read(source("qwen3-gguf")).unwrap();
+    let places: Vec<usize> = (0..2000).filter(|at| bytes[*at..].starts_with(b"qwen3")).collect();
+    assert!(places.len() > 5);
+    for at in places {
+        bytes[at..at + 5].copy_from_slice(b"rwkv6");
+    }
+    let file = scratch.path("model.gguf");
+    fs::write(&file, bytes).unwrap();
+    let error = compile(&request(&file, &scratch.path("out")), &mut ()).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("architecture rwkv6"), "{error}");
+    assert_eq!(listed(&scratch.path("")), ["model.gguf"]);
 }
 
 #[test]
