@@ -70,6 +70,28 @@ fn a_cache_compiles_once_and_again_only_what_is_damaged() {
 }
 
 #[test]
+fn of_several_that_ask_at_once_one_compiles() {
+    let scratch = Scratch::new("several");
+    let request = cache("gemma3-gguf", &scratch.path("cache"));
+    let reports: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| compile(&request, &mut ()).unwrap())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(reports.iter().filter(|report| !report.cached).count(), 1);
+    assert!(reports.iter().all(|report| report.manifest == reports[0].manifest));
+}
+
+#[test]
+fn what_an_ended_compilation_left_is_cleared_away() {
+    let scratch = Scratch::new("ended");
+    let left = scratch.path(".model.partial");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join(BIN), "half").unwrap();
+    whole("llama-hf", &scratch.path("model"));
+    assert_eq!(listed(&scratch.path("")), ["model"]);
+}
+
+#[test]
 fn another_source_of_the_same_name_gets_another_folder() {
     let scratch = Scratch::new("content");
     let file = scratch.path("model.gguf");

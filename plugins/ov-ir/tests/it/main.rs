@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // All of this is tests; clippy's allowance is for their functions only.
 
 mod compiling;
+mod damage;
 mod ffi;
 mod fixture;
 mod numbers;
