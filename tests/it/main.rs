@@ -24,6 +24,7 @@ mod links;
 mod load;
 mod metrics;
 mod mix;
+mod model_files;
 mod operate;
 mod ov_genai;
 mod plugin_commands;

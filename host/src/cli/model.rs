@@ -1,6 +1,7 @@
-//! `cascadia-host model …`: asks a running host for its models, over its admin routes.
+//! `cascadia-host model …`: asks a running host for its models, over its admin routes; compiles and checks model files.
 
 pub(super) mod client;
+mod files;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,6 +23,12 @@ pub(super) enum Command {
     Load(Box<Load>),
     /// Let a model of a running host go: it takes no new requests and closes when those it has are over.
     Unload(Unload),
+    /// Compile a GGUF file or a folder with safetensors to OpenVINO's format. Needs no OpenVINO.
+    Compile(files::Compile),
+    /// Say what a model file, a folder with safetensors or a compiled model is.
+    Inspect(files::Inspect),
+    /// Compare all files of a compiled model with the digests in its manifest.
+    Verify(files::Verify),
 }
 
 /// Which host, and how to answer.
@@ -131,6 +138,9 @@ pub(super) fn run(command: &Command) -> i32 {
             let path = format!("/admin/v1/models/{}{}", encode(&unload.name), unload.wait.query());
             ask(&unload.at, "DELETE", &path, None, unload.wait.patience(), line)
         }
+        Command::Compile(flags) => files::compile(flags),
+        Command::Inspect(flags) => files::inspect(flags),
+        Command::Verify(flags) => files::verify(flags),
     }
 }
 

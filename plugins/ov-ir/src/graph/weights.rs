@@ -1,0 +1,282 @@
+//! Brings weights from the source into the network: read, put in order, encoded, stored, and widened again by
+//! operations that OpenVINO takes into the matrix product.
+//!
+//! Invariant: one tensor is in memory at a time. A tensor that is used twice (tied embeddings) is stored once; each use
+//! has widening operations of its own, since shared ones would not be fused.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use super::{Draw, Failure};
+use crate::error::Error;
+use crate::float;
+use crate::ir::{Kind, Net, Value};
+use crate::model::{Linear, Norm, RowOrder, Weight};
+use crate::quant::{self, Encoded, Grouped, Integer, Rounding};
+use crate::source::{Format, Source};
+
+/// How floating-point matrices are rounded on request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// Matrices of the layers.
+    pub(crate) layers: Rounding,
+    /// Embeddings and head, which suffer most.
+    pub(crate) tables: Rounding,
+}
+
+/// What became of the weights.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Tensors and their bytes in the source, by how they were stored there.
+    pub(crate) formats: BTreeMap<Format, (usize, u64)>,
+    /// Tensors whose offsets became rounded zero points.
+    pub(crate) rounded_zeros: usize,
+    /// Tensors rounded on request with their share of lost energy.
+    pub(crate) rounded: Vec<(String, f64)>,
+}
+
+/// Reads and stores weights.
+pub(crate) struct Weights<'a> {
+    source: &'a Source,
+    request: Option<Request>,
+    count: &'a mut dyn FnMut(u64) -> Result<(), Error>,
+    stored: HashMap<Weight, Stored>,
+    tally: Tally,
+}
+
+/// Constants of a matrix.
+#[derive(Clone)]
+enum Stored {
+    Plain(Value),
+    Grouped { quants: Value, scales: Value, zeros: Option<Value>, rows: i64, columns: i64 },
+}
+
+impl<'a> Weights<'a> {
+    pub(crate) fn new(
+        source: &'a Source,
+        request: Option<Request>,
+        count: &'a mut dyn FnMut(u64) -> Result<(), Error>,
+    ) -> Self {
+        Self { source, request, count, stored: HashMap::new(), tally: Tally::default() }
+    }
+
+    pub(crate) fn finish(self) -> Tally {
+        self.tally
+    }
+
+    /// A table `[vocab, hidden]` in f32, of which rows are taken or which is the head.
+    pub(super) fn table<W: io::Write>(
+        &mut self,
+        net: &mut Net<W>,
+        name: &str,
+        weight: &Weight,
+    ) -> Result<Value, Failure> {
+        self.matrix(net, name, weight, self.request.map(|request| request.tables))
+    }
+
+    fn matrix<W: io::Write>(
+        &mut self,
+        net: &mut Net<W>,
+        name: &str,
+        weight: &Weight,
+        rounding: Option<Rounding>,
+    ) -> Result<Value, Failure> {
+        let stored = match self.stored.get(weight) {
+            Some(stored) => stored.clone(),
+            None => {
+                let stored = self.store(net, &format!("{name}.weight"), weight, rounding)?;
+                self.stored.insert(weight.clone(), stored.clone());
+                stored
+            }
+        };
+        Ok(widen(net, &format!("{name}.weight"), &stored)?)
+    }
+
+    fn store<W: io::Write>(
+        &mut self,
+        net: &mut Net<W>,
+        name: &str,
+        weight: &Weight,
+        rounding: Option<Rounding>,
+    ) -> Result<Stored, Failure> {
+        let (format, columns) = {
+            let info = self.source.get(&weight.tensor)?;
+            (info.format, info.columns())
+        };
+        let bytes = self.read(weight)?;
+        let rows = (bytes.len() / (columns / format.layout().0 * format.layout().1)) as i64;
+        let wrong = |problem| Error::tensor(self.source.path(), &weight.tensor, problem);
+        let encoded = match rounding.filter(|_| format.is_plain()) {
+            Some(rounding) => {
+                let rounded = rounding.apply(&quant::decode(format, &bytes), columns).map_err(wrong)?;
+                self.tally.rounded.push((weight.tensor.clone(), rounded.error));
+                rounded.encoded
+            }
+            None => quant::encode(format, bytes, columns).map_err(wrong)?,
+        };
+        let dims = [rows, columns as i64];
+        match encoded {
+            Encoded::Plain(bytes) => Ok(Stored::Plain(net.constant(name, plain(format), &dims, &bytes)?)),
+            Encoded::Grouped(grouped) => {
+                self.tally.rounded_zeros += usize::from(grouped.zeros.is_some());
+                Ok(store_groups(net, name, dims, &grouped)?)
+            }
+        }
+    }
+
+    /// The rows of a matrix, in the order that the network needs.
+    fn read(&mut self, weight: &Weight) -> Result<Vec<u8>, Error> {
+        let info = self.source.get(&weight.tensor)?;
+        let (format, all) = (info.format, info.rows());
+        let rows = weight.rows.clone().unwrap_or(0..all);
+        let count = rows.len().max(1);
+        let bytes = self.source.read(&weight.tensor, rows)?;
+        let entry = self.tally.formats.entry(format).or_default();
+        *entry = (entry.0 + 1, entry.1 + bytes.len() as u64);
+        (self.count)(bytes.len() as u64)?;
+        Ok(order(bytes, count, weight.order))
+    }
+
+    /// A vector `[elements]` in f32.
+    fn vector(&mut self, weight: &Weight) -> Result<Vec<f32>, Error> {
+        let format = self.source.get(&weight.tensor)?.format;
+        let bytes = self.source.read(&weight.tensor, 0..1)?;
+        (self.count)(bytes.len() as u64)?;
+        let mut all = quant::decode(format, &bytes);
+        if let Some(rows) = &weight.rows {
+            all = all.get(rows.clone()).map(<[f32]>::to_vec).unwrap_or_default();
+        }
+        let count = all.len().max(1);
+        let bytes = all.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Ok(float::floats(&order(bytes, count, weight.order)).collect())
+    }
+
+    /// The gain of a norm.
+    pub(super) fn gain(&mut self, norm: &Norm) -> Result<Vec<f32>, Error> {
+        let mut gain = self.vector(&Weight::whole(&norm.weight))?;
+        if norm.plus_one {
+            for value in &mut gain {
+                *value += 1.0;
+            }
+        }
+        Ok(gain)
+    }
+}
+
+impl<W: io::Write> Draw<'_, W> {
+    /// `x · Wᵀ + b`.
+    pub(super) fn linear(&mut self, name: &str, linear: &Linear, x: &Value) -> Result<Value, Failure> {
+        let rounding = self.weights.request.map(|request| request.layers);
+        let matrix = self.weights.matrix(&mut self.net, name, &linear.weight, rounding)?;
+        let product = self.net.matmul(name, x, &matrix, true);
+        let Some(bias) = &linear.bias else { return Ok(product) };
+        let bias = self.weights.vector(bias)?;
+        let bias = self.net.f32s(&format!("{name}.bias"), &[1, 1, bias.len() as i64], &bias)?;
+        Ok(self.net.add(&format!("{name}/biased"), &product, &bias))
+    }
+
+    /// The head's product.
+    pub(super) fn head_matrix(&mut self, x: &Value) -> Result<Value, Failure> {
+        let head = &self.model.head;
+        let matrix = self.weights.table(&mut self.net, "lm_head", &head.weight)?;
+        Ok(self.net.matmul("lm_head", x, &matrix, true))
+    }
+}
+
+/// `[rows, groups, group]` with a scale and perhaps a zero point per group.
+fn store_groups<W: io::Write>(
+    net: &mut Net<W>,
+    name: &str,
+    [rows, columns]: [i64; 2],
+    grouped: &Grouped,
+) -> io::Result<Stored> {
+    let kind = match grouped.integer {
+        Integer::I4 => Kind::I4,
+        Integer::U4 => Kind::U4,
+        Integer::I8 => Kind::I8,
+        Integer::U8 => Kind::U8,
+    };
+    let group = grouped.group as i64;
+    let (all, one) = if group == columns {
+        (vec![rows, columns], vec![rows, 1])
+    } else {
+        (vec![rows, columns / group, group], vec![rows, columns / group, 1])
+    };
+    let quants = net.constant(&format!("{name}/quants"), kind, &all, &grouped.quants)?;
+    let scales = factors(net, &format!("{name}/scales"), &one, &grouped.scales)?;
+    let zeros = grouped.zeros.as_ref().map(|zeros| factors(net, &format!("{name}/zeros"), &one, zeros));
+    Ok(Stored::Grouped { quants, scales, zeros: zeros.transpose()?, rows, columns })
+}
+
+/// Numbers per group, as f16 where that loses nothing.
+fn factors<W: io::Write>(net: &mut Net<W>, name: &str, dims: &[i64], values: &[f32]) -> io::Result<Value> {
+    if !values.iter().all(|value| float::fits_f16(*value)) {
+        return net.f32s(name, dims, values);
+    }
+    let bytes: Vec<u8> = values.iter().flat_map(|value| float::to_f16(*value).to_le_bytes()).collect();
+    net.constant(name, Kind::F16, dims, &bytes)
+}
+
+/// The matrix in f32, `(quants - zeros) · scales`.
+fn widen<W: io::Write>(net: &mut Net<W>, name: &str, stored: &Stored) -> io::Result<Value> {
+    let wide = |net: &mut Net<W>, part: &str, value: &Value| match value.kind {
+        Kind::F32 => value.clone(),
+        _ => net.convert(&format!("{name}/{part}"), value, Kind::F32),
+    };
+    match stored {
+        Stored::Plain(value) => Ok(wide(net, "wide", value)),
+        Stored::Grouped { quants, scales, zeros, rows, columns } => {
+            let mut x = wide(net, "wide", quants);
+            if let Some(zeros) = zeros {
+                let zeros = wide(net, "zeros/wide", zeros);
+                x = net.subtract(&format!("{name}/shifted"), &x, &zeros);
+            }
+            let scales = wide(net, "scales/wide", scales);
+            let x = net.multiply(&format!("{name}/scaled"), &x, &scales);
+            if x.dims.len() == 2 {
+                return Ok(x);
+            }
+            net.reshape(&format!("{name}/matrix"), &x, &[*rows, *columns])
+        }
+    }
+}
+
+fn plain(format: Format) -> Kind {
+    match format {
+        Format::F16 => Kind::F16,
+        Format::BF16 => Kind::BF16,
+        _ => Kind::F32,
+    }
+}
+
+/// Rows of equal length put into half-split order.
+fn order(bytes: Vec<u8>, count: usize, order: RowOrder) -> Vec<u8> {
+    let RowOrder::Interleaved { heads, rotated } = order else { return bytes };
+    let width = bytes.len() / count;
+    let head = count / heads;
+    let mut out = Vec::with_capacity(bytes.len());
+    for row in 0..count {
+        let (base, at) = (row / head * head, row % head);
+        let from = match at {
+            at if at < rotated / 2 => 2 * at,
+            at if at < rotated => 2 * (at - rotated / 2) + 1,
+            at => at,
+        };
+        out.extend_from_slice(&bytes[(base + from) * width..][..width]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaved_pairs_move_half_the_rotated_width_apart() {
+        // Two heads of six rows of one byte; four rows of each are rotated.
+        let rows: Vec<u8> = (0..12).collect();
+        let got = order(rows.clone(), 12, RowOrder::Interleaved { heads: 2, rotated: 4 });
+        assert_eq!(got, [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+        assert_eq!(order(rows.clone(), 12, RowOrder::HalfSplit), rows);
+    }
+}

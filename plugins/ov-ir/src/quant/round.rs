@@ -1,0 +1,83 @@
+//! Quantizes floating-point weights on request: signed integers, symmetric, one scale per group of a row.
+//!
+//! The scale is rounded to f16 before the integers are chosen, so that what is stored is what was rounded to. With 4
+//! bits the element of the largest magnitude becomes exactly -8 steps, which uses all sixteen values.
+
+use super::{Encoded, Grouped, Integer};
+use crate::float::{from_f16, to_f16};
+
+/// What floating-point weights become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rounding {
+    /// 4 or 8 bits.
+    pub(crate) integer: Integer,
+    /// Elements of a group; none for one scale per row.
+    pub(crate) group: Option<usize>,
+}
+
+/// The rounded weight and its error.
+#[derive(Debug)]
+pub(crate) struct Rounded {
+    pub(crate) encoded: Encoded,
+    /// Sum of squared differences over the sum of squares.
+    pub(crate) error: f64,
+}
+
+impl Rounding {
+    /// Rounds rows of `columns` values.
+    ///
+    /// # Errors
+    /// The group does not divide the row, or a value is no number.
+    pub(crate) fn apply(&self, values: &[f32], columns: usize) -> Result<Rounded, String> {
+        if let Some(problem) = self.misfit(columns) {
+            return Err(problem);
+        }
+        let group = self.group.unwrap_or(columns);
+        let mut out = Grouped::with_capacity(self.integer, group, values.len(), false);
+        let (mut lost, mut whole) = (0.0, 0.0);
+        let mut quants = vec![0i8; group];
+        for (number, values) in values.chunks_exact(group).enumerate() {
+            let scale = self.scale(values);
+            if !scale.is_finite() || values.iter().any(|value| !value.is_finite()) {
+                return Err(format!(
+                    "has a weight that is no finite number in row {}",
+                    number * group / columns
+                ));
+            }
+            for (quant, value) in quants.iter_mut().zip(values) {
+                *quant = self.nearest(*value, scale);
+                let error = f64::from(*value) - f64::from(*quant) * f64::from(scale);
+                lost += error * error;
+                whole += f64::from(*value) * f64::from(*value);
+            }
+            out.scales.push(scale);
+            out.push_quants(&quants);
+        }
+        let error = if whole > 0.0 { lost / whole } else { 0.0 };
+        Ok(Rounded { encoded: Encoded::Grouped(out), error })
+    }
+
+    /// Why rows of `columns` values cannot be rounded, if so.
+    pub(crate) fn misfit(&self, columns: usize) -> Option<String> {
+        let group = self.group.unwrap_or(columns);
+        let odd = self.integer.bits() == 4 && group % 2 == 1;
+        (group == 0 || !columns.is_multiple_of(group) || odd)
+            .then(|| format!("has rows of {columns}, which groups of {group} do not divide"))
+    }
+
+    fn scale(&self, values: &[f32]) -> f32 {
+        let largest = values.iter().copied().fold(0.0f32, |a, b| if b.abs() > a.abs() { b } else { a });
+        let scale = if self.integer.bits() == 4 { largest / -8.0 } else { largest.abs() / 127.0 };
+        let rounded = from_f16(to_f16(scale));
+        // Beyond f16's range the scale stays as it is; the tensor's scales are then stored as f32.
+        if rounded.is_finite() && rounded.abs() >= f32::from_bits(0x3880_0000) { rounded } else { scale }
+    }
+
+    fn nearest(&self, value: f32, scale: f32) -> i8 {
+        if scale == 0.0 {
+            return 0;
+        }
+        let (low, high) = if self.integer.bits() == 4 { (-8.0, 7.0) } else { (-127.0, 127.0) };
+        (value / scale).round().clamp(low, high) as i8
+    }
+}

@@ -1,0 +1,252 @@
+//! Each re-encoding against an element-by-element reading of the block layouts, on random blocks.
+
+#![allow(clippy::unwrap_used)]
+
+use super::round::Rounding;
+use super::{Encoded, Grouped, Integer, decode, encode};
+use crate::float::{fits_f16, from_f16, to_f16};
+use crate::source::Format;
+
+const ALL: [Format; 12] = [
+    Format::Q4_0,
+    Format::Q4_1,
+    Format::Q5_0,
+    Format::Q5_1,
+    Format::Q8_0,
+    Format::Q2_K,
+    Format::Q3_K,
+    Format::Q4_K,
+    Format::Q5_K,
+    Format::Q6_K,
+    Format::IQ4_NL,
+    Format::IQ4_XS,
+];
+
+/// xorshift64*: the same blocks in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    fn byte(&mut self) -> u8 {
+        (self.next() >> 56) as u8
+    }
+    /// A finite f16 of either sign between 2^-14 and 2.
+    fn half(&mut self) -> [u8; 2] {
+        (((self.next() >> 48) as u16) & 0xbfff).to_le_bytes()
+    }
+}
+
+/// Where a format keeps its f16 numbers.
+fn halves(format: Format) -> &'static [usize] {
+    match format {
+        Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
+        Format::Q2_K => &[80, 82],
+        Format::Q3_K => &[108],
+        Format::Q6_K => &[208],
+        _ => &[0],
+    }
+}
+
+fn random(format: Format, blocks: usize) -> Vec<u8> {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ format.layout().1 as u64);
+    let size = format.layout().1;
+    let mut out: Vec<u8> = (0..blocks * size).map(|_| random.byte()).collect();
+    for block in out.chunks_exact_mut(size) {
+        for at in halves(format) {
+            block[*at..at + 2].copy_from_slice(&random.half());
+        }
+    }
+    out
+}
+
+/// Element `i` of a block as (integer, scale, offset), by the formulas and not by loops over the layout.
+fn element(format: Format, b: &[u8], i: usize) -> (i32, f32, f32) {
+    let f = |at: usize| from_f16(u16::from_le_bytes([b[at], b[at + 1]]));
+    let nib = |at: usize, i: usize| i32::from(if i < 16 { b[at + i] % 16 } else { b[at + i - 16] / 16 });
+    let bit = |at: usize, n: usize| i32::from(b[at + n / 8] >> (n % 8) & 1);
+    const IQ: [i32; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+    // The 6-bit pairs of Q4_K and Q5_K as ggml documents them: the upper two bits of 4..8 lie in bytes 0..8.
+    let six = |j: usize| {
+        let s = &b[4..16];
+        if j < 4 {
+            (s[j] % 64, s[j + 4] % 64)
+        } else {
+            ((s[j + 4] % 16) + 16 * (s[j - 4] / 64), (s[j + 4] / 16) + 16 * (s[j] / 64))
+        }
+    };
+    match format {
+        Format::Q4_0 => (nib(2, i) - 8, f(0), 0.0),
+        Format::Q4_1 => (nib(4, i), f(0), f(2)),
+        Format::Q5_0 => (nib(6, i) + 16 * bit(2, i) - 16, f(0), 0.0),
+        Format::Q5_1 => (nib(8, i) + 16 * bit(4, i), f(0), f(2)),
+        Format::Q8_0 => (i32::from(b[2 + i] as i8), f(0), 0.0),
+        Format::IQ4_NL => (IQ[nib(2, i) as usize], f(0), 0.0),
+        Format::Q2_K => {
+            // 128 elements share 32 bytes; each 32 of them take the next two bits.
+            let q = b[16 + i / 128 * 32 + i % 32] / 4u8.pow((i % 128 / 32) as u32) % 4;
+            let s = b[i / 16];
+            (i32::from(q), f(80) * f32::from(s % 16), -(f(82) * f32::from(s / 16)))
+        }
+        Format::Q3_K => {
+            let q = b[32 + i / 128 * 32 + i % 32] / 4u8.pow((i % 128 / 32) as u32) % 4;
+            let high = b[i % 32] >> (i / 32) & 1;
+            let g = i / 16;
+            let low = if g < 8 { b[96 + g] % 16 } else { b[96 + g - 8] / 16 };
+            let scale = i32::from(low) + 16 * i32::from(b[104 + g % 4] >> (2 * (g / 4)) & 3) - 32;
+            (i32::from(q) - if high == 1 { 0 } else { 4 }, f(108) * scale as f32, 0.0)
+        }
+        Format::Q4_K => {
+            let (s, m) = six(i / 32);
+            let byte = b[16 + i / 64 * 32 + i % 32];
+            let q = if i % 64 < 32 { byte % 16 } else { byte / 16 };
+            (i32::from(q), f(0) * f32::from(s), -(f(2) * f32::from(m)))
+        }
+        Format::Q5_K => {
+            let (s, m) = six(i / 32);
+            let byte = b[48 + i / 64 * 32 + i % 32];
+            let q = if i % 64 < 32 { byte % 16 } else { byte / 16 };
+            let high = b[16 + i % 32] >> (i / 32) & 1;
+            (i32::from(q) + 16 * i32::from(high), f(0) * f32::from(s), -(f(2) * f32::from(m)))
+        }
+        Format::Q6_K => {
+            // As in the C source: four elements l, l+32, l+64, l+96 of each 128 share ql[l], ql[l+32] and qh[l].
+            let (half, l, plane) = (i / 128, i % 32, i % 128 / 32);
+            let low = b[half * 64 + l + [0, 32, 0, 32][plane]];
+            let low = if plane < 2 { low % 16 } else { low / 16 };
+            let high = b[128 + half * 32 + l] >> (2 * plane) & 3;
+            let scale = b[192 + half * 8 + plane * 2 + l / 16] as i8;
+            (i32::from(low) + 16 * i32::from(high) - 32, f(208) * f32::from(scale), 0.0)
+        }
+        Format::IQ4_XS => {
+            let g = i / 32;
+            let high = u16::from_le_bytes([b[2], b[3]]) >> (2 * g) & 3;
+            let low = b[4 + g / 2] >> (4 * (g % 2)) & 15;
+            let scale = i32::from(low) + 16 * i32::from(high) - 32;
+            (IQ[nib(8 + 16 * g, i % 32) as usize], f(0) * scale as f32, 0.0)
+        }
+        Format::F32 | Format::F16 | Format::BF16 => unreachable!(),
+    }
+}
+
+/// What OpenVINO computes from the constants: `(q - zero) · scale` in f32.
+fn values(g: &Grouped) -> Vec<f32> {
+    let count = g.quants.len() * 8 / g.integer.bits();
+    (0..count)
+        .map(|i| {
+            let q = match g.integer {
+                Integer::U8 => f32::from(g.quants[i]),
+                Integer::I8 => f32::from(g.quants[i] as i8),
+                Integer::U4 => f32::from(g.quants[i / 2] >> (i % 2 * 4) & 15),
+                Integer::I4 => f32::from((g.quants[i / 2] << (4 - i % 2 * 4)) as i8 >> 4),
+            };
+            let zero = g.zeros.as_ref().map_or(0.0, |zeros| zeros[i / g.group]);
+            (q - zero) * g.scales[i / g.group]
+        })
+        .collect()
+}
+
+fn grouped(encoded: Encoded) -> Grouped {
+    let Encoded::Grouped(grouped) = encoded else { panic!("expected integers, found plain numbers") };
+    grouped
+}
+
+#[test]
+fn symmetric_blocks_are_kept_bit_for_bit() {
+    for format in ALL {
+        let (block, size) = format.layout();
+        let bytes = random(format, 200);
+        let got = grouped(encode(format, bytes.clone(), block).unwrap());
+        if got.zeros.is_some() {
+            continue;
+        }
+        for (i, value) in values(&got).into_iter().enumerate() {
+            let (q, scale, _) = element(format, &bytes[i / block * size..][..size], i % block);
+            assert_eq!(value.to_bits(), (q as f32 * scale).to_bits(), "{format:?} element {i}");
+        }
+    }
+}
+
+#[test]
+fn affine_blocks_lose_only_the_rounding_of_the_zero_point() {
+    let mut seen = 0;
+    for format in ALL {
+        let (block, size) = format.layout();
+        let bytes = random(format, 200);
+        let got = grouped(encode(format, bytes.clone(), block).unwrap());
+        if got.zeros.is_none() {
+            continue;
+        }
+        seen += 1;
+        for (i, value) in values(&got).into_iter().enumerate() {
+            let (q, scale, offset) = element(format, &bytes[i / block * size..][..size], i % block);
+            let exact = f64::from(q) * f64::from(scale) + f64::from(offset);
+            let bound = (f64::from(offset).abs() + 2.0 * exact.abs()) * 2f64.powi(-24) * 1.01;
+            let error = (f64::from(value) - exact).abs();
+            assert!(error <= bound, "{format:?} element {i}: {value} for {exact}, off by {error:e}");
+        }
+    }
+    assert_eq!(seen, 5);
+}
+
+#[test]
+fn decoding_agrees_with_the_formulas() {
+    for format in ALL {
+        let (block, size) = format.layout();
+        let bytes = random(format, 20);
+        let got = decode(format, &bytes);
+        assert_eq!(got.len(), 20 * block);
+        for (i, value) in got.into_iter().enumerate() {
+            let (q, scale, offset) = element(format, &bytes[i / block * size..][..size], i % block);
+            assert_eq!(value, q as f32 * scale + offset, "{format:?} element {i}");
+        }
+    }
+}
+
+#[test]
+fn a_block_without_a_step_keeps_its_offset() {
+    let mut block = vec![0x5a; 20];
+    block[..2].copy_from_slice(&0u16.to_le_bytes());
+    block[2..4].copy_from_slice(&to_f16(-0.375).to_le_bytes());
+    let got = grouped(encode(Format::Q4_1, block, 32).unwrap());
+    assert!(values(&got).iter().all(|value| *value == -0.375));
+}
+
+#[test]
+fn scales_that_are_no_numbers_are_refused_with_their_row() {
+    let mut bytes = random(Format::Q8_0, 6);
+    bytes[4 * 34..4 * 34 + 2].copy_from_slice(&0x7c00u16.to_le_bytes());
+    let problem = encode(Format::Q8_0, bytes, 64).unwrap_err();
+    assert!(problem.contains("row 2"), "{problem}");
+}
+
+#[test]
+fn rounding_stays_within_half_a_step() {
+    let mut random = Random(7);
+    let weights: Vec<f32> = (0..4096).map(|_| (random.next() >> 40) as f32 / 8_388_608.0 - 1.0).collect();
+    for (integer, limit) in [(Integer::I8, 2e-5), (Integer::I4, 6e-3)] {
+        let rounded = Rounding { integer, group: Some(64) }.apply(&weights, 256).unwrap();
+        let got = grouped(rounded.encoded);
+        for (i, (a, b)) in weights.iter().zip(values(&got)).enumerate() {
+            let step = got.scales[i / 64].abs();
+            // The largest positive value may need +8, which does not exist with 4 bits.
+            let slack = if integer == Integer::I4 { 1.01 } else { 0.51 };
+            assert!((a - b).abs() <= step * slack, "{a} became {b} with steps of {step}");
+        }
+        assert!(rounded.error < limit && rounded.error > 0.0, "{integer:?}: {}", rounded.error);
+        assert!(got.scales.iter().all(|scale| fits_f16(*scale)), "scales are rounded before the integers");
+    }
+}
+
+#[test]
+fn rounding_refuses_what_does_not_divide() {
+    let rounding = Rounding { integer: Integer::I4, group: Some(64) };
+    assert!(rounding.apply(&[0.0; 96], 96).unwrap_err().contains("rows of 96"));
+    assert!(rounding.apply(&[f32::NAN; 64], 64).unwrap_err().contains("row 0"));
+    let whole = Rounding { integer: Integer::I8, group: None };
+    assert_eq!(grouped(whole.apply(&[0.5; 96], 96).unwrap().encoded).group, 96);
+}

@@ -1,0 +1,172 @@
+//! Where weights come from: named tensors of a GGUF file or of a Hugging Face folder, read row by row.
+//!
+//! Invariant: a range that is read lies inside its file; the file's length was checked when the source was opened.
+//! Knows nothing of models: what a tensor is for is said in `families`.
+
+pub(crate) mod gguf;
+pub(crate) mod safetensors;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// How a tensor's numbers are stored. Block layouts are ggml's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs, non_camel_case_types)] // the formats' own names
+pub(crate) enum Format {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+}
+
+impl Format {
+    /// Elements and bytes of a block; plain numbers are blocks of one.
+    pub(crate) fn layout(self) -> (usize, usize) {
+        match self {
+            Self::F32 => (1, 4),
+            Self::F16 | Self::BF16 => (1, 2),
+            Self::Q4_0 | Self::IQ4_NL => (32, 18),
+            Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q8_0 => (32, 34),
+            Self::Q2_K => (256, 84),
+            Self::Q3_K => (256, 110),
+            Self::Q4_K => (256, 144),
+            Self::Q5_K => (256, 176),
+            Self::Q6_K => (256, 210),
+            Self::IQ4_XS => (256, 136),
+        }
+    }
+
+    /// Whether it is a plain floating-point type.
+    pub(crate) fn is_plain(self) -> bool {
+        self.layout().0 == 1
+    }
+}
+
+/// One tensor of a source.
+#[derive(Debug, Clone)]
+pub(crate) struct Info {
+    /// Elements per dimension, the slowest-moving one first: `[rows, columns]` of a matrix.
+    pub(crate) shape: Vec<usize>,
+    /// How its numbers are stored.
+    pub(crate) format: Format,
+    file: usize,
+    start: u64,
+    row_bytes: usize,
+}
+
+impl Info {
+    /// Rows: the product of all dimensions but the last.
+    pub(crate) fn rows(&self) -> usize {
+        self.shape.iter().rev().skip(1).product()
+    }
+
+    /// Bytes of all rows.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.rows() * self.row_bytes) as u64
+    }
+
+    /// Elements of a row.
+    pub(crate) fn columns(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+}
+
+/// The tensors of a model's files.
+#[derive(Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    files: Vec<PathBuf>,
+    tensors: BTreeMap<String, Info>,
+    /// Tensors of a type that cannot be read; named in the error only if a model needs one.
+    unreadable: BTreeMap<String, String>,
+}
+
+impl Source {
+    /// The file or folder that was opened, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The files that hold weights.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// All names, sorted.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().chain(self.unreadable.keys()).map(String::as_str)
+    }
+
+    /// Whether there is a tensor of that name, readable or not.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name) || self.unreadable.contains_key(name)
+    }
+
+    /// The tensor of that name.
+    ///
+    /// # Errors
+    /// There is none, or its type is unknown.
+    pub(crate) fn get(&self, name: &str) -> Result<&Info, Error> {
+        if let Some(format) = self.unreadable.get(name) {
+            return Err(Error::unsupported(&self.path, format!("type {format} of tensor {name}")));
+        }
+        self.tensors.get(name).ok_or_else(|| {
+            Error::tensor(&self.path, name, "is missing; the model may be cut or of another family")
+        })
+    }
+
+    /// The bytes of some rows.
+    ///
+    /// # Errors
+    /// The tensor is missing or has fewer rows, or its file cannot be read.
+    pub(crate) fn read(&self, name: &str, rows: Range<usize>) -> Result<Vec<u8>, Error> {
+        let info = self.get(name)?;
+        if rows.start > rows.end || rows.end > info.rows() {
+            let problem = format!("has {} rows, rows {rows:?} are needed", info.rows());
+            return Err(Error::tensor(&self.path, name, problem));
+        }
+        let path = &self.files[info.file];
+        let mut file = File::open(path).map_err(Error::io("open", path))?;
+        let mut bytes = vec![0; rows.len() * info.row_bytes];
+        let start = info.start + (rows.start * info.row_bytes) as u64;
+        file.seek(SeekFrom::Start(start)).map_err(Error::io("read", path))?;
+        file.read_exact(&mut bytes).map_err(|source| {
+            if source.kind() == std::io::ErrorKind::UnexpectedEof {
+                Error::tensor(path, name, "reaches behind the end of the file; fetch the file again")
+            } else {
+                Error::Io { what: "read", path: path.clone(), source }
+            }
+        })?;
+        Ok(bytes)
+    }
+
+    fn new(path: &Path, files: Vec<PathBuf>) -> Self {
+        Self { path: path.to_owned(), files, tensors: BTreeMap::new(), unreadable: BTreeMap::new() }
+    }
+
+    /// Adds a tensor whose bytes were checked against the file's length by the caller.
+    fn add(&mut self, name: String, shape: Vec<usize>, format: Format, file: usize, start: u64) {
+        let (block, bytes) = format.layout();
+        let row_bytes = shape.last().copied().unwrap_or(1) / block * bytes;
+        self.tensors.insert(name, Info { shape, format, file, start, row_bytes });
+    }
+}

@@ -1,0 +1,9 @@
+//! The compiler from outside: folders that it writes, and what OpenVINO computes from them.
+
+#![allow(clippy::unwrap_used)] // All of this is tests; clippy's allowance is for their functions only.
+
+mod compiling;
+mod damage;
+mod ffi;
+mod fixture;
+mod numbers;
