@@ -143,7 +143,7 @@ fn soak(options: &Options) -> Result<bool> {
 
 fn start(folder: &Path, options: &Options) -> Result<Host> {
     let folder = folder.to_str().context("the temporary folder's path is text")?;
-    let mut args = vec!["--plugin-dir", folder, "--plugin-max-generations", "1000000", "--log-level", "info"];
+    let mut args = vec!["--plugin-dir", folder, "--plugin-max-generations", "100000", "--log-level", "info"];
     args.extend(["--max-concurrent", "16", "--max-queued", "1000", "--queue-timeout", "1h"]);
     args.extend(["--set", "limits.stall_timeout=2s"]);
     args.push(if options.isolate { "--isolate" } else { "--isolate=mocb" });

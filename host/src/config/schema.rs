@@ -207,7 +207,7 @@ impl Config {
             ("limits.max_queued", l.queue_places() as u64, 0, 1_000_000),
             ("limits.stream_buffer_kb", l.stream_buffer_kb as u64, 1, 1 << 20),
             ("limits.max_choices", l.max_choices as u64, 1, 100_000),
-            ("plugins.max_generations", u64::from(self.plugins.max_generations), 1, 1000),
+            ("plugins.max_generations", u64::from(self.plugins.max_generations), 1, 100_000),
         ] {
             if value < least {
                 problems.push((key, format!("{key} is {value}; it must be at least {least}")));
