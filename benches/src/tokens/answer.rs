@@ -42,6 +42,11 @@ impl Answer {
         (self.feeds / 2).saturating_sub(self.comments)
     }
 
+    /// Whether nothing of it has come.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state == State::Head && self.head.is_empty()
+    }
+
     /// Whether it has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
