@@ -163,7 +163,9 @@ impl Generator {
             Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
             // Closed between two answers, as servers may; whoever has never answered is in trouble.
             Ok(0) if line.answer.is_new() && line.last.is_some() => return self.again(number),
-            Err(e) if e.kind() == ErrorKind::ConnectionReset && line.answer.is_new() && line.last.is_some() => {
+            Err(e)
+                if e.kind() == ErrorKind::ConnectionReset && line.answer.is_new() && line.last.is_some() =>
+            {
                 return self.again(number);
             }
             Ok(0) => anyhow::bail!("the server closed a connection"),

@@ -3,7 +3,9 @@
 //! The same client asks all of them the same. A server that is not there, does not start or does not answer as it should is
 //! named with the reason; the others go on. Only of ours is that an error.
 
+mod gguf;
 mod group;
+mod launch;
 mod plan;
 mod probe;
 mod report;
@@ -16,9 +18,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use crate::system;
+use launch::Stock;
 use plan::Case;
 use report::Row;
-use server::{Stock, Who};
+use server::Who;
 
 /// Rounds of a whole run, and of a quick one.
 const ROUNDS: (usize, usize) = (5, 3);
@@ -35,7 +38,7 @@ struct Options {
     model: Option<PathBuf>,
     /// The interpreters of what was installed.
     pythons: BTreeMap<String, PathBuf>,
-    /// Who could not be installed, or has no server, and why.
+    /// Who could not be installed, and why.
     absent: Vec<(String, String)>,
 }
 

@@ -90,7 +90,7 @@ mod tests {
         Group::start(command, dir.path(), "log").expect("a shell")
     }
 
-    fn until(what: impl Fn() -> bool) {
+    fn until(mut what: impl FnMut() -> bool) {
         let until = Instant::now() + Duration::from_secs(20);
         while !what() {
             assert!(Instant::now() < until, "nothing came of it in time");

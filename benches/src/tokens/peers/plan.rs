@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::server::{Model, Server, Stock, Who};
+use super::launch::Stock;
+use super::server::{Model, Server, Who};
 use crate::generator::Generator;
 use crate::plan::PACE;
 use crate::subject::Manner;

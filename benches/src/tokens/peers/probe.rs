@@ -50,7 +50,9 @@ fn body(raw: &[u8]) -> Result<String> {
 fn look(body: &str) -> Result<(Shape, String)> {
     let mut shape = Shape { before: 0, tokens: 0, behind: 0, exact: true };
     let mut text = String::new();
-    for event in body.split("\n\n").map(str::trim).filter(|event| !event.is_empty() && !event.starts_with(':')) {
+    for event in
+        body.split("\n\n").map(str::trim).filter(|event| !event.is_empty() && !event.starts_with(':'))
+    {
         let data = event.strip_prefix("data:").with_context(|| format!("{event:?} as an event"))?.trim();
         let content = if data == "[DONE]" { None } else { content(data)? };
         match content {
@@ -90,7 +92,8 @@ mod tests {
     #[test]
     fn the_shape_is_what_stands_around_the_tokens() {
         let role = event(r#"{"role":"assistant","content":null}"#);
-        let body = [role, ": ping\n\n".into(), word("a"), word("b"), event("{}"), "data: [DONE]\n\n".into()].concat();
+        let body = [role, ": ping\n\n".into(), word("a"), word("b"), event("{}"), "data: [DONE]\n\n".into()]
+            .concat();
         let (shape, text) = look(&body).expect("an answer");
         assert_eq!((shape.before, shape.tokens, shape.behind, text.as_str()), (1, 2, 2, "ab"));
     }

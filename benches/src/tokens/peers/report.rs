@@ -74,7 +74,8 @@ impl Row {
 
 /// The table's head.
 pub(crate) fn head() -> String {
-    let cells = ["case", "streams", "who", "CPU us/token, front", "all parts", "tokens/s", "first ms p50/p99"];
+    let cells =
+        ["case", "streams", "who", "CPU us/token, front", "all parts", "tokens/s", "first ms p50/p99"];
     let [case, streams, who, front, all, tokens, first] = cells;
     line([case, streams, who, front, all, tokens, first, "answer ms p50/p99", ""])
 }
@@ -162,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_router_is_held_against_us_without_what_it_routes_to() {
-        let rows = [row(Who::Host, &[(2.0, 2.0)]), row(Who::Smg, &[(4.0, 10.0)]), row(Who::Dynamo, &[(4.0, 10.0)])];
+        let rows =
+            [row(Who::Host, &[(2.0, 2.0)]), row(Who::Smg, &[(4.0, 10.0)]), row(Who::Dynamo, &[(4.0, 10.0)])];
         let pairs = pairs(&rows);
         assert_eq!(pairs.iter().map(|pair| pair.cpu.median).collect::<Vec<_>>(), [0.5, 0.2]);
     }
@@ -171,7 +173,8 @@ mod tests {
     fn ratios_are_of_neighbouring_rounds_and_need_some() {
         let mut gone = row(Who::Smg, &[]);
         gone.reason = Some("no such package".to_owned());
-        let rows = [row(Who::Host, &[(1.0, 1.0), (9.0, 9.0)]), row(Who::Sglang, &[(2.0, 0.0), (18.0, 0.0)]), gone];
+        let rows =
+            [row(Who::Host, &[(1.0, 1.0), (9.0, 9.0)]), row(Who::Sglang, &[(2.0, 0.0), (18.0, 0.0)]), gone];
         let pairs = pairs(&rows);
         assert_eq!((pairs.len(), pairs[0].cpu.median), (1, 0.5));
         assert!(rows[2].text().ends_with("no such package"));

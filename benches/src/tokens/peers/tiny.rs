@@ -10,6 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
+use super::gguf::{Pairs, Tensor, file};
+
 /// The answer's one token.
 pub(crate) const SAID: &str = " token";
 const WIDTH: u64 = 64;
@@ -18,13 +20,9 @@ const VOCABULARY: u64 = 2304;
 /// Most tokens of prompt and answer that it claims to take.
 const CONTEXT: u32 = 32_768;
 /// Ids of the text's end and of a turn's borders; the tokens are the last of the vocabulary.
-const SPECIAL: [(&str, u32); 3] =
-    [("<|endoftext|>", 2301), ("<|im_start|>", 2302), ("<|im_end|>", 2303)];
+const SPECIAL: [(&str, u32); 3] = [("<|endoftext|>", 2301), ("<|im_start|>", 2302), ("<|im_end|>", 2303)];
 const TEMPLATE: &str = "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}\
      {% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-const ALIGNMENT: usize = 32;
-const F32: u32 = 0;
-const F16: u32 = 1;
 
 /// Writes the model for engines.
 pub(crate) fn gguf(file: &Path) -> Result<()> {
@@ -49,7 +47,8 @@ pub(crate) fn folder(folder: &Path) -> Result<()> {
         .collect();
     let (tokens, merges) = (tokens(), merges());
     let vocabulary: Map<String, Value> = tokens.into_iter().zip(0..).map(|(t, id)| (t, json!(id))).collect();
-    let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
+    let bytes =
+        json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
     let tokenizer = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": added, "normalizer": null,
         "pre_tokenizer": bytes, "post_processor": null, "decoder": bytes,
@@ -126,7 +125,9 @@ fn bytes() -> Vec<u8> {
     head.text("tokenizer.ggml.model", "gpt2");
     head.text("tokenizer.ggml.pre", "gpt-2");
     head.texts("tokenizer.ggml.tokens", &tokens());
-    head.kinds("tokenizer.ggml.token_type");
+    // A word, or a control token.
+    let kind = |id: u64| if id < VOCABULARY - SPECIAL.len() as u64 { 1 } else { 3 };
+    head.integers("tokenizer.ggml.token_type", &(0..VOCABULARY).map(kind).collect::<Vec<_>>());
     head.texts("tokenizer.ggml.merges", &merges());
     head.number("tokenizer.ggml.bos_token_id", SPECIAL[1].1);
     head.number("tokenizer.ggml.eos_token_id", SPECIAL[2].1);
@@ -136,13 +137,6 @@ fn bytes() -> Vec<u8> {
     head.flag("tokenizer.ggml.add_space_prefix", false);
     head.text("tokenizer.chat_template", TEMPLATE);
     file(&head, &weights())
-}
-
-struct Tensor {
-    name: &'static str,
-    /// Length of a row, then the number of rows; vectors have one row.
-    shape: [u64; 2],
-    values: Vec<f32>,
 }
 
 fn weights() -> Vec<Tensor> {
@@ -167,7 +161,9 @@ fn weights() -> Vec<Tensor> {
     let ones = || vec![1.0; WIDTH as usize];
     tensor("token_embd.weight", words, embeddings);
     tensor("blk.0.attn_norm.weight", [WIDTH, 1], ones());
-    for name in ["blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.attn_output.weight"] {
+    for name in
+        ["blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.attn_output.weight"]
+    {
         tensor(name, [WIDTH, WIDTH], noise([WIDTH, WIDTH], 0.02));
     }
     tensor("blk.0.ffn_norm.weight", [WIDTH, 1], ones());
@@ -183,111 +179,9 @@ fn weights() -> Vec<Tensor> {
     made
 }
 
-/// The keys and values of a GGUF.
-#[derive(Default)]
-struct Pairs {
-    count: u64,
-    bytes: Vec<u8>,
-}
-
-impl Pairs {
-    fn key(&mut self, name: &str, kind: u32) {
-        self.count += 1;
-        string(&mut self.bytes, name);
-        self.bytes.extend(kind.to_le_bytes());
-    }
-
-    fn number(&mut self, name: &str, value: u32) {
-        self.key(name, 4);
-        self.bytes.extend(value.to_le_bytes());
-    }
-
-    fn real(&mut self, name: &str, value: f32) {
-        self.key(name, 6);
-        self.bytes.extend(value.to_le_bytes());
-    }
-
-    fn flag(&mut self, name: &str, value: bool) {
-        self.key(name, 7);
-        self.bytes.push(value.into());
-    }
-
-    fn text(&mut self, name: &str, value: &str) {
-        self.key(name, 8);
-        string(&mut self.bytes, value);
-    }
-
-    fn list(&mut self, name: &str, kind: u32, count: u64) {
-        self.key(name, 9);
-        self.bytes.extend(kind.to_le_bytes());
-        self.bytes.extend(count.to_le_bytes());
-    }
-
-    fn texts(&mut self, name: &str, values: &[String]) {
-        self.list(name, 8, values.len() as u64);
-        values.iter().for_each(|value| string(&mut self.bytes, value));
-    }
-
-    /// For each token whether it is a word (1) or a control token (3).
-    fn kinds(&mut self, name: &str) {
-        self.list(name, 5, VOCABULARY);
-        let words = VOCABULARY - SPECIAL.len() as u64;
-        (0..VOCABULARY).for_each(|id| self.bytes.extend(if id < words { 1_i32 } else { 3 }.to_le_bytes()));
-    }
-}
-
-fn string(to: &mut Vec<u8>, text: &str) {
-    to.extend((text.len() as u64).to_le_bytes());
-    to.extend(text.as_bytes());
-}
-
-/// Header, pairs, table of tensors, and the tensors, each at an aligned place.
-fn file(pairs: &Pairs, tensors: &[Tensor]) -> Vec<u8> {
-    let mut file = b"GGUF\x03\0\0\0".to_vec();
-    file.extend((tensors.len() as u64).to_le_bytes());
-    file.extend(pairs.count.to_le_bytes());
-    file.extend(&pairs.bytes);
-    let mut data = Vec::new();
-    for Tensor { name, shape, values } in tensors {
-        string(&mut file, name);
-        let dimensions = if shape[1] == 1 { &shape[..1] } else { &shape[..] };
-        file.extend((dimensions.len() as u32).to_le_bytes());
-        dimensions.iter().for_each(|length| file.extend(length.to_le_bytes()));
-        // Vectors are F32 everywhere, matrices F16: what every loader takes.
-        file.extend(if shape[1] == 1 { F32 } else { F16 }.to_le_bytes());
-        file.extend((data.len() as u64).to_le_bytes());
-        for value in values {
-            if shape[1] == 1 {
-                data.extend(value.to_le_bytes());
-            } else {
-                data.extend(half(*value).to_le_bytes());
-            }
-        }
-        data.resize(data.len().next_multiple_of(ALIGNMENT), 0);
-    }
-    file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
-    file.extend(data);
-    file
-}
-
-/// As a half, cut towards zero; what is below its normal numbers becomes zero.
-fn half(value: f32) -> u16 {
-    let bits = value.to_bits();
-    let exponent = (bits >> 23 & 0xff) as i32 - 127 + 15;
-    let sign = (bits >> 16 & 0x8000) as u16;
-    if exponent <= 0 { sign } else { sign | (exponent as u16) << 10 | (bits >> 13 & 0x3ff) as u16 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn halves_are_those_of_the_standard() {
-        for (value, bits) in [(1.0, 0x3c00), (-2.0, 0xc000), (8.0, 0x4800), (0.1, 0x2e66), (0.0, 0), (1e-9, 0)] {
-            assert_eq!(half(value), bits, "{value}");
-        }
-    }
 
     #[test]
     fn the_said_token_is_where_the_output_looks() {
