@@ -103,7 +103,8 @@ const COMMANDS: [(&str, &str, &str); 9] = [
          peers: the same load on servers that others wrote, beside ours, in turn: llama.cpp's with the same model, NVIDIA Dynamo\n\
          with its mocker, the routers smg and sglang-router. Downloads them (200 MiB) into target/fetch/peers, as pinned in\n\
          xtask/peers/; who cannot be installed or started is named with the reason. A quarter of an hour; --quick is three\n\
-         minutes. Leaves target/bench/peers.json.",
+         minutes. --threads N is what the real engines compute with, all processors if it is not said: 1 is for a machine that\n\
+         others use, on which threads that wait for each other measure the neighbour. Leaves target/bench/peers.json.",
     ),
     (
         "soak",

@@ -36,6 +36,8 @@ struct Options {
     only: Option<String>,
     /// The real model.
     model: Option<PathBuf>,
+    /// Threads of a real engine; as many as there are processors, if it is not said.
+    threads: Option<usize>,
     /// The interpreters of what was installed.
     pythons: BTreeMap<String, PathBuf>,
     /// Who could not be installed, and why.
@@ -53,12 +55,15 @@ impl Options {
                 "--out" => options.out = Some(value()?.into()),
                 "--only" => options.only = Some(value()?),
                 "--model" => options.model = Some(value()?.into()),
+                "--threads" => options.threads = Some(value()?.parse().context("--threads takes a number")?),
                 "--python" => {
                     let (name, path) = pair(&value()?)?;
                     options.pythons.insert(name, path.into());
                 }
                 "--absent" => options.absent.push(pair(&value()?)?),
-                other => bail!("unknown word {other}; there are --quick, --json and --only TEXT"),
+                other => {
+                    bail!("unknown word {other}; there are --quick, --json, --only TEXT and --threads N")
+                }
             }
         }
         Ok(options)
@@ -74,7 +79,9 @@ fn pair(text: &str) -> Result<(String, String)> {
 #[expect(clippy::print_stdout, reason = "a command that talks to its terminal")]
 pub(crate) fn bench(words: impl Iterator<Item = String>) -> Result<()> {
     let options = Options::parse(words)?;
-    let stock = Stock::new(options.pythons.clone(), options.model.clone())?;
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.unwrap_or_else(all);
+    let stock = Stock::new(options.pythons.clone(), options.model.clone(), threads)?;
     let before = system::load();
     let (mut rows, mut pairs) = (Vec::new(), Vec::new());
     for case in plan::cases(options.quick) {
@@ -87,7 +94,7 @@ pub(crate) fn bench(words: impl Iterator<Item = String>) -> Result<()> {
         rows.extend(found);
     }
     let after = system::load();
-    let all = report::json(&rows, &pairs, &options.absent, [&before, &after]);
+    let all = report::json(&rows, &pairs, &options.absent, threads, [&before, &after]);
     if let Some(file) = &options.out {
         let text = serde_json::to_string_pretty(&all).context("write the report")?;
         std::fs::write(file, text).with_context(|| format!("write {}", file.display()))?;

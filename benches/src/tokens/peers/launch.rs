@@ -13,8 +13,6 @@ use super::server::{Model, Who};
 use super::tiny;
 use crate::subject::Manner;
 
-/// Threads that a real engine computes with.
-const THREADS: &str = "2";
 /// Tokens of a prompt and its answer, rounded up: what llama.cpp's server sets aside for each stream.
 const ROOM: usize = 128;
 /// Started by its package, which has no program: model, streams, threads, port.
@@ -36,16 +34,22 @@ pub(crate) struct Stock {
     pub(crate) pythons: BTreeMap<String, PathBuf>,
     /// The real model's file.
     pub(crate) real: Option<PathBuf>,
+    /// Threads that a real engine computes with.
+    threads: String,
     dir: TempDir,
 }
 
 impl Stock {
     /// Writes the tiny model.
-    pub(crate) fn new(pythons: BTreeMap<String, PathBuf>, real: Option<PathBuf>) -> Result<Stock> {
+    pub(crate) fn new(
+        pythons: BTreeMap<String, PathBuf>,
+        real: Option<PathBuf>,
+        threads: usize,
+    ) -> Result<Stock> {
         let dir = TempDir::new();
         tiny::gguf(&dir.path().join("tiny.gguf"))?;
         tiny::folder(&dir.path().join("tiny"))?;
-        Ok(Stock { pythons, real, dir })
+        Ok(Stock { pythons, real, threads: threads.to_string(), dir })
     }
 
     fn gguf(&self, model: Model) -> Result<PathBuf> {
@@ -86,7 +90,7 @@ pub(super) fn engine(stock: &Stock, model: Model, manner: &Manner, port: &Port) 
     command.arg("--plugin").arg(setup::plugin("ov_genai")).arg("--model").arg(stock.gguf(model)?);
     command.args(["--served-model-name", "tiny", "--max-concurrent", &streams]);
     command.args(["--plugin-opt", &format!("ov-genai.cb-max-num-seqs={streams}")]);
-    command.args(["--plugin-opt", &format!("ov-genai.properties=INFERENCE_NUM_THREADS={THREADS}")]);
+    command.args(["--plugin-opt", &format!("ov-genai.properties=INFERENCE_NUM_THREADS={}", stock.threads)]);
     Ok(command)
 }
 
@@ -99,7 +103,7 @@ pub(super) fn llama(
 ) -> Result<Command> {
     let mut command = stock.python("llama.cpp", home)?;
     command.args(["-c", LLAMA]).arg(stock.gguf(model)?);
-    command.args([&manner.streams.to_string(), &ROOM.to_string(), THREADS, &port.text()]);
+    command.args([&manner.streams.to_string(), &ROOM.to_string(), &stock.threads, &port.text()]);
     Ok(command)
 }
 

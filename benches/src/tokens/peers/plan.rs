@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::launch::Stock;
 use super::server::{Model, Server, Who};
@@ -35,7 +35,7 @@ const ENGINES: &[Who] = &[Who::Engine, Who::Llama];
 pub(crate) fn cases(quick: bool) -> Vec<Case> {
     let case = |name, model, who, streams, pace_us, seconds| {
         let manner = Manner { streams, tokens: TOKENS, pace_us, idle: false };
-        Case { name, manner, model, who, seconds: if quick { f64::min(seconds, 2.0) / 2.0 } else { seconds } }
+        Case { name, manner, model, who, seconds: if quick { seconds / 2.0 } else { seconds } }
     };
     let flat = |streams| case("no engine, flat out", Model::None, FLAT, streams, 0, 1.5);
     let paced = |streams| case("no engine, every 5 ms", Model::None, PACED, streams, PACE, 1.5);
@@ -80,6 +80,7 @@ pub(crate) fn run(case: &Case, who: Who, stock: &Stock) -> Result<Found> {
     let (before, begun) = (server.cpu()?, Instant::now());
     let tally = generator.run(Duration::from_secs_f64(case.seconds))?;
     let (after, took) = (server.cpu()?, begun.elapsed().as_secs_f64());
+    ensure!(tally.chunks > 0, "no token came in {took:.1} s");
     let used = |part: usize| after[part].saturating_sub(before[part]).as_secs_f64();
     let each = |part: usize| used(part) * 1e6 / tally.chunks as f64;
     Ok(Found {

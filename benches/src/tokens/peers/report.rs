@@ -142,10 +142,16 @@ pub(crate) fn pairs(rows: &[Row]) -> Vec<Pair> {
 }
 
 /// Everything.
-pub(crate) fn json(rows: &[Row], pairs: &[Pair], absent: &[(String, String)], load: [&str; 2]) -> Value {
+pub(crate) fn json(
+    rows: &[Row],
+    pairs: &[Pair],
+    absent: &[(String, String)],
+    threads: usize,
+    load: [&str; 2],
+) -> Value {
     let absent: Vec<Value> = absent.iter().map(|(who, why)| json!({ "who": who, "reason": why })).collect();
     json!({
-        "load_before": load[0], "load_after": load[1], "absent": absent,
+        "load_before": load[0], "load_after": load[1], "absent": absent, "engine_threads": threads,
         "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
         "pairs": pairs.iter().map(Pair::json).collect::<Vec<_>>(),
     })
