@@ -8,6 +8,7 @@ use super::launch::Stock;
 use super::server::{Model, Server, Who};
 use crate::generator::Generator;
 use crate::plan::PACE;
+use crate::spread::Histogram;
 use crate::subject::Manner;
 
 /// Tokens of every answer.
@@ -90,9 +91,15 @@ pub(crate) fn run(case: &Case, who: Who, stock: &Stock) -> Result<Found> {
         tokens_per_second: tally.chunks as f64 / took,
         answers_per_second: tally.answers as f64 / took,
         failed: tally.failed as f64,
-        first: [tally.first.quantile(0.5) as f64, tally.first.quantile(0.99) as f64],
-        whole: [tally.whole.quantile(0.5) as f64, tally.whole.quantile(0.99) as f64],
+        first: middle_and_most(&tally.first),
+        whole: middle_and_most(&tally.whole),
         gap: tally.gaps.quantile(0.99) as f64,
         resident: server.resident()?,
     })
+}
+
+/// Not numbers where no answer began or ended in the run.
+fn middle_and_most(times: &Histogram) -> [f64; 2] {
+    let of = |part| if times.most() == 0 { f64::NAN } else { times.quantile(part) as f64 };
+    [of(0.5), of(0.99)]
 }
