@@ -33,6 +33,8 @@ pub(crate) enum Bench {
     },
     /// The words go to the bench itself.
     Tokens(Vec<String>),
+    /// The same.
+    Peers(Vec<String>),
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -90,14 +92,19 @@ const COMMANDS: [(&str, &str, &str); 9] = [
     ),
     (
         "bench",
-        "[boundary [--gate] | tokens [--quick] [--json] [--only TEXT]]  measure; without a name, list what can be",
+        "[boundary [--gate] | tokens|peers [--quick] [--json] [--only TEXT]]  measure; without a name, list what can be",
         "boundary: what a token costs between host and engine. Builds the release host, engines that do nothing but push, and\n\
          the mock, and measures them in the host's process and in one of their own. Prints medians, quartiles and the targets;\n\
          leaves target/bench/boundary.json. The machine's load is in the numbers: --gate, which makes a missed target exit\n\
          status 1, is for a quiet one.\n\
          tokens: what a streamed token costs on its whole way to a client's socket, flat out and paced, and what an idle\n\
          stream holds; beside it, in turn, two minimal servers. About ten minutes; --quick is one. --json prints the report,\n\
-         --only runs the cases whose name and streams contain TEXT (\"paced, 5 ms 256\"). Leaves target/bench/tokens.json.",
+         --only runs the cases whose name and streams contain TEXT (\"paced, 5 ms 256\"). Leaves target/bench/tokens.json.\n\
+         peers: the same load on servers that others wrote, beside ours, in turn: llama.cpp's with the same model, NVIDIA Dynamo\n\
+         with its mocker, the routers smg and sglang-router. Downloads them (200 MiB) into target/fetch/peers, as pinned in\n\
+         xtask/peers/; who cannot be installed or started is named with the reason. A quarter of an hour; --quick is three\n\
+         minutes. --threads N is what the real engines compute with, all processors if it is not said: 1 is for a machine that\n\
+         others use, on which threads that wait for each other measure the neighbour. Leaves target/bench/peers.json.",
     ),
     (
         "soak",
@@ -156,7 +163,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
                 Command::Bench(Some(Bench::Boundary { gate: flag(name, rest, "--gate")? }))
             }
             [what, rest @ ..] if what == "tokens" => Command::Bench(Some(Bench::Tokens(rest.to_vec()))),
-            _ => bail!("bench takes what to measure, which is: boundary or tokens"),
+            [what, rest @ ..] if what == "peers" => Command::Bench(Some(Bench::Peers(rest.to_vec()))),
+            _ => bail!("bench takes what to measure, which is: boundary, tokens or peers"),
         },
         "soak" => Command::Soak(rest.to_vec()),
         other => {
@@ -222,7 +230,9 @@ mod tests {
         assert_eq!(parsed("bench boundary --gate").unwrap(), boundary);
         let tokens = Command::Bench(Some(Bench::Tokens(vec!["--quick".to_owned()])));
         assert_eq!(parsed("bench tokens --quick").unwrap(), tokens);
-        assert!(parsed("bench token").unwrap_err().to_string().contains("boundary or tokens"));
+        let peers = Command::Bench(Some(Bench::Peers(vec!["--only".to_owned(), "16".to_owned()])));
+        assert_eq!(parsed("bench peers --only 16").unwrap(), peers);
+        assert!(parsed("bench token").unwrap_err().to_string().contains("boundary, tokens or peers"));
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! `cargo xtask bench` and `cargo xtask soak`: what is measured beside the tests, in release builds.
 //!
-//! Holds: at the boundary the host measures itself (`plugin bench`), we choose engines and targets; tokens and the soak are
-//! programs of their own, in `benches/`. Medians are told, never means; a missed target is an error only with `--gate`, since
+//! Holds: at the boundary the host measures itself (`plugin bench`), we choose engines and targets; tokens, peers and the
+//! soak are programs of their own, in `benches/`. Medians are told, never means; a missed target is an error only with `--gate`, since
 //! on a shared machine it is as often the neighbour's fault.
 
 mod table;
 
 use crate::compile::{self, Profile};
+use crate::fetch::{self, Artefact};
 use crate::place::Place;
 use crate::proc;
 use anyhow::{Context, Result};
@@ -19,6 +20,7 @@ use table::{Figure, Row, Target};
 pub(crate) const LIST: &str = "\
 boundary  what a token costs between host and engine
 tokens    what a token costs on its whole way to a client's socket
+peers     the same for servers that others wrote, beside ours
 
 cargo xtask bench NAME runs one; cargo xtask soak is the test of endurance.";
 
@@ -148,14 +150,36 @@ pub(crate) fn tokens(place: &Place, words: &[String]) -> Result<ExitCode> {
     hand_over(place, "cascadia-bench-tokens", &[words, &out].concat())
 }
 
+/// The same of others' servers. Who cannot be installed is named in the report.
+pub(crate) fn peers(place: &Place, words: &[String]) -> Result<ExitCode> {
+    fetch::need(place, &[Artefact::Openvino, Artefact::Model])?;
+    let report = folder(place)?.join("peers.json").display().to_string();
+    let mut all = vec!["peers".to_owned(), "--out".to_owned(), report];
+    all.extend(["--model".to_owned(), place.gguf().display().to_string()]);
+    for (name, found) in fetch::peers(place)? {
+        all.extend(match found {
+            Ok(python) => ["--python".to_owned(), format!("{name}={}", python.display())],
+            Err(reason) => ["--absent".to_owned(), format!("{name}={reason:#}")],
+        });
+    }
+    all.extend_from_slice(words);
+    compile::all(place, Profile::Release)?;
+    start(place, "cascadia-bench-tokens", &all)
+}
+
 /// Load and faults.
 pub(crate) fn soak(place: &Place, words: &[String]) -> Result<ExitCode> {
     hand_over(place, "cascadia-soak", words)
 }
 
-/// Builds in release and hands over to a program of the benches, whose exit status is ours.
+/// Builds in release and hands over.
 fn hand_over(place: &Place, program: &str, words: &[String]) -> Result<ExitCode> {
     compile::some(place, Profile::Release, &["cascadia-host", "cascadia-plugin-mock", "cascadia-benches"])?;
+    start(place, program, words)
+}
+
+/// Runs a program of the benches, whose exit status is ours.
+fn start(place: &Place, program: &str, words: &[String]) -> Result<ExitCode> {
     let built = Profile::Release.folder(place);
     let mut command = Command::new(built.join(program));
     let status = command.args(words).env("CASCADIA_BIN_DIR", &built).status();

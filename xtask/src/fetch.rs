@@ -5,8 +5,12 @@
 
 mod bundle;
 mod clients;
+mod peers;
 mod prometheus;
+mod venv;
 mod wheel;
+
+pub(crate) use peers::peers;
 
 use crate::place::Place;
 use anyhow::{Context, Result, bail};

@@ -42,6 +42,11 @@ impl Answer {
         (self.feeds / 2).saturating_sub(self.comments)
     }
 
+    /// Whether nothing of it has come.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state == State::Head && self.head.is_empty()
+    }
+
     /// Whether it has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
@@ -66,7 +71,9 @@ impl Answer {
                 State::Head => self.head(bytes)?,
                 State::Size => self.size(first)?,
                 State::Begin => {
-                    self.comments += u64::from(first == b':');
+                    // A proxy may cut an event at any byte, so a chunk may begin within a line.
+                    let begins = self.tail.last().is_none_or(|last| *last == b'\n');
+                    self.comments += u64::from(begins && first == b':');
                     self.state = State::Data;
                     0
                 }
@@ -132,7 +139,7 @@ mod tests {
     use super::*;
 
     const WHOLE: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
-        e\r\n: keep-alive\n\n\r\n1A\r\ndata: {\"a\":1}\n\ndata: {}\n\n\r\n5\r\ndata:\r\n9\r\n [DONE]\n\n\r\n0\r\n\r\n";
+        e\r\n: keep-alive\n\n\r\n1A\r\ndata: {\"a\":1}\n\ndata: {}\n\n\r\n4\r\ndata\r\na\r\n: [DONE]\n\n\r\n0\r\n\r\n";
 
     fn read(step: usize) -> Answer {
         let mut answer = Answer::default();

@@ -1,7 +1,8 @@
 //! The load: streams on connections of their own, read by one thread with epoll, each answer checked.
 //!
-//! Holds: an answer that is not whole, or has another number of events than asked for, counts as failed. A chunk is an event
-//! with a token: the role before and the end behind the tokens count as none.
+//! Holds: an answer that is not whole, or has another number of events than it should, counts as failed. A chunk is an event
+//! with a token: what stands before and behind the tokens counts as none. A server may close a connection between two answers:
+//! then the next request goes over a new one.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,8 +14,6 @@ use crate::answer::Answer;
 use crate::spread::Histogram;
 use crate::system::Poll;
 
-/// Events of an answer that are no token: role, end, `[DONE]`.
-const BESIDE: u64 = 3;
 /// Connections that are opened without a pause, so that no backlog overflows.
 const AT_ONCE: usize = 100;
 /// How long all streams together may take to their first token.
@@ -33,6 +32,41 @@ pub(crate) struct Tally {
     pub(crate) gaps: Histogram,
     /// Microseconds from a request to its first token.
     pub(crate) first: Histogram,
+    /// Microseconds from a request to the end of its answer.
+    pub(crate) whole: Histogram,
+}
+
+/// How a server's answers to the request look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Events before the first token.
+    pub(crate) before: u64,
+    /// Events with a token.
+    pub(crate) tokens: u64,
+    /// Events behind them, `[DONE]` among them.
+    pub(crate) behind: u64,
+    /// Every answer has exactly these; else the texts, and so the events, may vary.
+    pub(crate) exact: bool,
+}
+
+impl Shape {
+    /// The host's and the anchors': the role, the tokens, the end and `[DONE]`.
+    pub(crate) fn ours(tokens: u32) -> Shape {
+        Shape { before: 1, tokens: tokens.into(), behind: 2, exact: true }
+    }
+
+    fn events(&self) -> u64 {
+        self.before + self.tokens + self.behind
+    }
+}
+
+/// What is asked, as it goes over the wire: `extra` are further members of the body, each behind a comma.
+pub(crate) fn request(model: &str, tokens: u32, extra: &str) -> Vec<u8> {
+    let body = format!(
+        r#"{{"model":"{model}","messages":[{{"role":"user","content":"token"}}],"stream":true,"max_tokens":{tokens}{extra}}}"#
+    );
+    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json";
+    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 struct Line {
@@ -46,40 +80,35 @@ struct Line {
 
 /// Streams in progress.
 pub(crate) struct Generator {
+    address: SocketAddr,
     poll: Poll,
     lines: Vec<Line>,
     request: Vec<u8>,
-    tokens: u64,
+    shape: Shape,
     buffer: Vec<u8>,
     /// Streams that have never had a token.
     waiting: usize,
 }
 
 impl Generator {
-    /// Opens `streams` connections and asks on each for `tokens`.
-    pub(crate) fn open(address: SocketAddr, streams: usize, tokens: u32) -> Result<Generator> {
-        let body = format!(
-            r#"{{"model":"mock","messages":[{{"role":"user","content":"token"}}],"stream":true,"max_tokens":{tokens}}}"#
-        );
-        let request = format!(
-            "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}",
-            body.len()
-        );
+    /// Opens `streams` connections and asks on each.
+    pub(crate) fn open(
+        address: SocketAddr,
+        streams: usize,
+        request: Vec<u8>,
+        shape: Shape,
+    ) -> Result<Generator> {
         let mut generator = Generator {
+            address,
             poll: Poll::new()?,
             lines: Vec::with_capacity(streams),
-            request: request.into_bytes(),
-            tokens: tokens.into(),
+            request,
+            shape,
             buffer: vec![0; 256 << 10],
             waiting: streams,
         };
         for number in 0..streams {
-            let mut socket = TcpStream::connect(address).context("connect")?;
-            socket.set_nodelay(true)?;
-            socket.set_nonblocking(true)?;
-            generator.poll.add(&socket, number)?;
-            socket.write_all(&generator.request).context("ask")?;
+            let socket = generator.connect(number)?;
             let asked = Instant::now();
             generator.lines.push(Line { socket, answer: Answer::default(), tokens: 0, asked, last: None });
             if number % AT_ONCE == AT_ONCE - 1 {
@@ -87,6 +116,16 @@ impl Generator {
             }
         }
         Ok(generator)
+    }
+
+    /// A new connection under that number, with the request on its way.
+    fn connect(&self, number: usize) -> Result<TcpStream> {
+        let mut socket = TcpStream::connect(self.address).context("connect")?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        self.poll.add(&socket, number)?;
+        socket.write_all(&self.request).context("ask")?;
+        Ok(socket)
     }
 
     /// Reads until every stream has had a token.
@@ -121,20 +160,27 @@ impl Generator {
     fn read(&mut self, number: usize, tally: &mut Tally) -> Result<()> {
         let line = &mut self.lines[number];
         let n = match line.socket.read(&mut self.buffer) {
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+            // Closed between two answers, as servers may; whoever has never answered is in trouble.
+            Ok(0) if line.answer.is_new() && line.last.is_some() => return self.again(number),
+            Err(e)
+                if e.kind() == ErrorKind::ConnectionReset && line.answer.is_new() && line.last.is_some() =>
+            {
+                return self.again(number);
+            }
             Ok(0) => anyhow::bail!("the server closed a connection"),
             Ok(n) => n,
-            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(e) => return Err(e).context("read"),
         };
         line.answer.feed(&self.buffer[..n])?;
-        let tokens = line.answer.events().saturating_sub(1).min(self.tokens);
+        let micros = |now: Instant, since: Instant| now.duration_since(since).as_micros() as u64;
+        let tokens = line.answer.events().saturating_sub(self.shape.before).min(self.shape.tokens);
         let new = tokens - line.tokens;
         if new > 0 {
             let now = Instant::now();
-            let micros = |since: Instant| now.duration_since(since).as_micros() as u64;
             match line.last {
-                None => tally.first.add(micros(line.asked), 1),
-                Some(last) => tally.gaps.add(micros(last), 1),
+                Some(last) if line.tokens > 0 => tally.gaps.add(micros(now, last), 1),
+                _ => tally.first.add(micros(now, line.asked), 1),
             }
             tally.gaps.add(0, new - 1);
             tally.chunks += new;
@@ -144,12 +190,25 @@ impl Generator {
             (line.last, line.tokens) = (Some(now), tokens);
         }
         if line.answer.is_over() {
-            let good = line.answer.is_whole() && line.answer.events() == self.tokens + BESIDE;
+            let expected = !self.shape.exact || line.answer.events() == self.shape.events();
+            let good = line.answer.is_whole() && expected;
             *(if good { &mut tally.answers } else { &mut tally.failed }) += 1;
+            tally.whole.add(micros(Instant::now(), line.asked), 1);
             line.answer.reset();
-            line.socket.write_all(&self.request).context("ask again")?;
-            (line.tokens, line.asked, line.last) = (0, Instant::now(), None);
+            (line.tokens, line.asked) = (0, Instant::now());
+            match line.socket.write_all(&self.request) {
+                Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                    return self.again(number);
+                }
+                written => written.context("ask again")?,
+            }
         }
+        Ok(())
+    }
+
+    /// Asks over a new connection.
+    fn again(&mut self, number: usize) -> Result<()> {
+        self.lines[number].socket = self.connect(number)?;
         Ok(())
     }
 }

@@ -3,11 +3,12 @@
 //! The host runs as it is shipped: routes, limits, metrics and log. Beside it run, in turn, two programs that do next to
 //! nothing (`cascadia-anchor`), so that a figure can be judged on a machine that others use too. Processor time is the
 //! subject's own, user and system, from its clock; the client's work is not in it, but for what the kernel does of it inside
-//! the subject's writes.
+//! the subject's writes. With `peers` as its first word it is `cargo xtask bench peers`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command that talks to its terminal")]
 
 mod answer;
 mod generator;
+mod peers;
 mod plan;
 mod report;
 mod spread;
@@ -54,7 +55,12 @@ impl Options {
 }
 
 fn main() -> ExitCode {
-    match Options::parse(std::env::args().skip(1)).and_then(|options| bench(&options)) {
+    let mut words = std::env::args().skip(1).peekable();
+    let done = match words.next_if(|word| word == "peers") {
+        Some(_) => peers::bench(words),
+        None => Options::parse(words).and_then(|options| bench(&options)),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -64,8 +70,7 @@ fn main() -> ExitCode {
 }
 
 fn bench(options: &Options) -> Result<()> {
-    let load = || std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned();
-    let before = load();
+    let before = system::load();
     let mut cases = plan::cases(options.quick);
     if let Some(part) = &options.only {
         cases.retain(|case| format!("{} {}", case.name, case.manner.streams).contains(part));
@@ -74,7 +79,7 @@ fn bench(options: &Options) -> Result<()> {
     for case in cases {
         rows.extend(rounds(&case, if options.quick { ROUNDS.1 } else { ROUNDS.0 })?);
     }
-    let (after, verdicts) = (load(), report::verdicts(&rows));
+    let (after, verdicts) = (system::load(), report::verdicts(&rows));
     let all = report::json(&rows, &verdicts, [&before, &after]);
     if let Some(file) = &options.out {
         let text = serde_json::to_string_pretty(&all).context("write the report")?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::generator::Generator;
+use crate::generator::{Generator, Shape, request};
 use crate::subject::{Manner, Subject, Who};
 use crate::system::{cpu, resident};
 
@@ -95,7 +95,8 @@ pub(crate) fn run(case: &Case, who: Who) -> Result<Found> {
     let process = subject.process();
     let (at_start, anonymous) = resident(process);
     let Manner { streams, tokens, pace_us, .. } = case.manner;
-    let mut generator = Generator::open(subject.address, streams, tokens)?;
+    let asked = request("mock", tokens, "");
+    let mut generator = Generator::open(subject.address, streams, asked, Shape::ours(tokens))?;
     generator.begin()?;
     // Beyond the moment in which all of them begin.
     generator.run(Duration::from_millis(300))?;

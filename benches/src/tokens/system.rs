@@ -70,6 +70,18 @@ pub(crate) fn cpu(process: u32) -> io::Result<Duration> {
     Ok(Duration::new(u64::try_from(time.tv_sec).map_err(io::Error::other)?, nanos))
 }
 
+/// The machine's load average, as the kernel writes it.
+pub(crate) fn load() -> String {
+    std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
+}
+
+/// Kills every process of a group.
+pub(crate) fn kill_group(group: u32) -> io::Result<()> {
+    let group = libc::pid_t::try_from(group).map_err(io::Error::other)?;
+    // SAFETY: no memory is involved.
+    if unsafe { libc::killpg(group, libc::SIGKILL) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Resident memory of a process in KiB: all of it, and what is no file's.
 pub(crate) fn resident(process: u32) -> (f64, f64) {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

@@ -1,46 +1,34 @@
 //! The Python environment of the client tests: official clients, each package pinned.
 //!
-//! Holds: the stamp is written last; without it the environment is made anew. `CLIENTS=none` leaves it out.
+//! `CLIENTS=none` leaves it out.
 
+use super::venv;
 use crate::place::Place;
 use crate::proc;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use std::process::Command;
-
-const STAMP: &str = ".stamp";
 
 pub(crate) fn left_out() -> bool {
     proc::environment("CLIENTS").is_some_and(|value| value == "none")
 }
 
 pub(super) fn is_there(place: &Place) -> bool {
-    let stamp = std::fs::read_to_string(place.clients().join(STAMP));
-    stamp.is_ok_and(|stamp| stamp == wanted(place)) && place.clients_python().exists()
+    venv::is_there(&place.clients(), &wanted(place))
 }
 
 pub(super) fn fetch(place: &Place) -> Result<()> {
     let home = place.clients();
     eprintln!("make a Python environment with {} pinned packages", place.pins.clients.packages.len());
     need_python(place)?;
-    super::fresh(&home)?;
-    let venv = proc::run(Command::new("python3").args(["-m", "venv"]).arg(&home));
-    venv.context(
-        "python3 cannot make virtual environments; on Debian or Ubuntu: apt-get install python3-venv",
-    )?;
-    proc::run(
-        Command::new(place.clients_python())
-            .args(["-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "on"])
-            .args(["--no-deps", "--only-binary", ":all:"])
-            .args(&place.pins.clients.packages),
-    )?;
+    venv::empty(&home)?;
+    proc::run(venv::install(&home).args(&place.pins.clients.packages))?;
     proc::run(Command::new(place.clients_python()).args([
         "-m",
         "pip",
         "--disable-pip-version-check",
         "check",
     ]))?;
-    let stamp = home.join(STAMP);
-    std::fs::write(&stamp, wanted(place)).with_context(|| format!("write {}", stamp.display()))
+    venv::seal(&home, &wanted(place))
 }
 
 fn wanted(place: &Place) -> String {
