@@ -150,6 +150,6 @@ mod tests {
             let read = Options::read(&[(key.as_str(), default.as_str())]).expect(key);
             assert_eq!(format!("{read:?}"), format!("{:?}", Options::default()), "the default of {key}");
         }
-        assert_eq!(declared.len(), 14);
+        assert_eq!(declared.len(), 15);
     }
 }
