@@ -93,6 +93,17 @@ struct Entry {
 #[derive(Default)]
 pub struct Models {
     models: RwLock<Vec<Entry>>,
+    /// Models that are asked for and whose plugin is not there now.
+    awaited: RwLock<Vec<Awaited>>,
+}
+
+/// A model that waits for a plugin which brings its engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Awaited {
+    /// Its name.
+    pub name: String,
+    /// The host is not ready without it: the configuration names it.
+    pub needed: bool,
 }
 
 impl Models {
@@ -128,6 +139,13 @@ impl Models {
         self.models.write().retain(|entry| entry.name != name);
     }
 
+    /// Exactly these models wait for a plugin.
+    pub fn awaits(&self, models: Vec<Awaited>) {
+        if *self.awaited.read() != models {
+            *self.awaited.write() = models;
+        }
+    }
+
     fn set(&self, name: &str, state: State, needed: bool) {
         let mut models = self.models.write();
         match models.iter_mut().find(|entry| entry.name == name) {
@@ -151,8 +169,10 @@ impl Models {
     /// What keeps the host from being ready, one line each.
     pub fn not_ready(&self) -> Vec<String> {
         let models = self.models.read();
+        let awaited = self.awaited.read();
+        let waits = awaited.iter().filter(|a| a.needed).map(|a| format!("{} waits for a plugin", a.name));
         if models.is_empty() {
-            return vec!["no model".to_owned()];
+            return std::iter::once("no model".to_owned()).chain(waits).collect();
         }
         let why = |Entry { name, state, .. }: &Entry| match state {
             State::Loading => Some(format!("{name} is loading")),
@@ -160,7 +180,7 @@ impl Models {
             State::Up(model) => model.worker.down().map(|reason| format!("{name} is down: {reason}")),
         };
         let serves = models.iter().any(|entry| matches!(entry.state, State::Up(_)));
-        models.iter().filter(|entry| entry.needed || !serves).filter_map(why).collect()
+        models.iter().filter(|entry| entry.needed || !serves).filter_map(why).chain(waits).collect()
     }
 
     /// The model a request names; without a name the only one there is.
@@ -183,10 +203,15 @@ impl Models {
         };
         let unavailable = |message: String| Err(ApiError::new(Code::EngineUnavailable, message));
         match found.map(|Entry { name, state, .. }| (name, state)) {
+            None if name.is_some_and(|name| self.awaited.read().iter().any(|a| a.name == name)) => {
+                let name = name.unwrap_or_default();
+                unavailable(format!("{name} waits for a plugin that brings its engine; try again later"))
+            }
             None => {
                 let names: Vec<_> = models.iter().map(|entry| entry.name.as_str()).collect();
+                let there = if names.is_empty() { "none now".to_owned() } else { names.join(", ") };
                 let asked: String = name.unwrap_or_default().chars().take(200).collect();
-                let message = format!("there is no model {asked:?}; there is {}", names.join(", "));
+                let message = format!("there is no model {asked:?}; there is {there}");
                 Err(ApiError::new(Code::ModelNotFound, message).param("model"))
             }
             Some((name, State::Loading)) => unavailable(format!("{name} is loading; try again soon")),

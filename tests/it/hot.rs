@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
+use cascadia_tests::cc;
 use cascadia_tests::client::{completion, streamed, with};
+use cascadia_tests::host::run;
 use cascadia_tests::{Host, TempDir, chat, elf, order, setup, wait};
 use serde_json::json;
 
@@ -56,7 +58,64 @@ fn a_dropped_plugin_serves_and_a_removed_one_drains() -> Result<()> {
     });
     let told = running.rest()?;
     assert_eq!((told.finish(), told.pieces.len()), ("stop", 20));
-    host.chat("too late")?.error(404);
+    // It is asked for all the same: who comes now is told to come again, and not that there is no such model.
+    let late = host.chat("too late")?;
+    assert!(late.head.header("retry-after").is_some());
+    let error = late.error(503);
+    assert_eq!(error["code"], "engine_unavailable");
+    assert_eq!(error["message"], "mock waits for a plugin that brings its engine; try again later");
+    let unknown = with(chat("who"), &json!({ "model": "nobody" }));
+    assert_eq!(
+        host.post(CHAT, &unknown)?.error(404)["message"],
+        "there is no model \"nobody\"; there is none now"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_host_is_not_ready_while_a_configured_model_waits_for_its_plugin() -> Result<()> {
+    let dir = TempDir::new();
+    let mock = fs::read(setup::plugin("mock"))?;
+    let library = elf::replaced(&mock, "\"id\":\"mock\"", "\"id\":\"mocb\"");
+    drop_in(&library, dir.path(), "libmocb.so")?;
+    let folder = dir.path().to_str().expect("PANIC: temporary paths are text");
+    let models = ["--model", "now=x,engine=mocb/mock", "--model", "later=x,engine=mock/mock"];
+    let host = Host::start(&[&["--plugin-dir", folder], &models[..]].concat());
+    wait("one to serve", || match host.post(CHAT, &with(chat("a"), &json!({ "model": "now" }))) {
+        Ok(answer) if answer.status() == 200 => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    let told = host.get("/readyz")?;
+    assert_eq!(told.status(), 503);
+    assert!(told.text().contains("later waits for a plugin"), "{}", told.text());
+    assert_eq!(
+        host.post(CHAT, &with(chat("a"), &json!({ "model": "later" })))?.error(503)["code"],
+        "engine_unavailable"
+    );
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    Ok(())
+}
+
+#[test]
+fn a_library_that_is_no_plugin_is_told_in_the_folder_itself_and_not_in_a_bundle() -> Result<()> {
+    let (host, dir, mock) = following(&[])?;
+    let bundle = dir.path().join("bundle");
+    fs::create_dir(&bundle)?;
+    cc::fixture(
+        "dep.c",
+        &bundle.join("libdep.so"),
+        &cc::Options { defines: &["ANSWER=\"x\""], ..Default::default() },
+    )?;
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    assert_eq!(load_errors(&host), 0.0, "{}", host.log());
+    fs::copy(bundle.join("libdep.so"), dir.path().join("libdep.so"))?;
+    wait("the loose one to be told", || if load_errors(&host) == 1.0 { Ok(()) } else { Err(host.log()) });
+    assert!(host.log().contains("libdep.so: is no plugin"), "{}", host.log());
+    let folder = dir.path().to_str().expect("PANIC: temporary paths are text");
+    let listed = run(&["plugin", "list", "--plugin-dir", folder]);
+    assert_eq!(listed.output.matches("is no plugin").count(), 1, "{}", listed.output);
     Ok(())
 }
 
@@ -90,7 +149,7 @@ fn copies_of_a_removed_plugin_count_when_it_comes_back() -> Result<()> {
         assert_eq!((host.chat("here")?.content().as_str(), copies(&host)), ("here", n as f64));
         fs::remove_file(dir.path().join("libmock.so"))?;
         wait("the model to be gone", || match host.chat("gone") {
-            Ok(answer) if answer.status() == 404 => Ok(()),
+            Ok(answer) if answer.status() == 503 => Ok(()),
             other => Err(format!("{other:?}")),
         });
     }
@@ -99,7 +158,7 @@ fn copies_of_a_removed_plugin_count_when_it_comes_back() -> Result<()> {
         true => Ok(()),
         false => Err(host.log()),
     });
-    assert_eq!(host.chat("no third")?.status(), 404);
+    assert_eq!(host.chat("no third")?.status(), 503);
     Ok(())
 }
 

@@ -61,7 +61,7 @@ pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<C
         return Err(usage("no plugin to serve with; name one with --plugin or a folder with --plugin-dir"));
     }
     let manifests: Vec<&Manifest> = plugins.iter().map(|p| &p.manifest).collect();
-    strangers(config, &manifests).map_err(usage)?;
+    let strange = strangers(config, &manifests).err();
     let configured =
         config.model.iter().map(|model| (model.clone(), Source::Configuration, manifests.clone()));
     let mut wanted: Vec<Wanted<'_>> = configured.collect();
@@ -77,7 +77,11 @@ pub fn choose(config: &Config, executable: &Path, metrics: &Metrics) -> Result<C
     if wanted.is_empty() && !plugins.is_empty() {
         wanted.push((Model::default(), Source::Configuration, manifests.clone()));
     }
-    let (jobs, waiting) = jobs(wanted, config, metrics).map_err(usage)?;
+    let (jobs, waiting) = match (strange, jobs(wanted, config, metrics)) {
+        (None, Ok(given)) => given,
+        (Some(problem), Ok(_)) | (None, Err(problem)) => return Err(usage(problem)),
+        (Some(strange), Err(problem)) => return Err(usage(format!("{strange}; {problem}"))),
+    };
     for (model, _) in &waiting {
         let engine = model.engine.as_deref().unwrap_or("any");
         tracing::warn!(
@@ -197,7 +201,7 @@ fn candidates(
                 continue;
             }
             seen.push(path.clone());
-            let Some(mut candidate) = look_at(&path, metrics) else { continue };
+            let Some(mut candidate) = look_at(&path, &config.plugins.dirs, metrics) else { continue };
             match found.iter().position(|c| c.manifest.id == candidate.manifest.id) {
                 None => found.push(candidate),
                 // What was named stays; of those that only lie there the newest version is taken.
@@ -219,11 +223,12 @@ fn twice(passed_over: &Candidate, kept: &Candidate) {
     tracing::info!(%file, %kept, "passed over: plugin {} is there twice", passed_over.manifest.id);
 }
 
-/// Reads a file of a plugin folder; what is wrong with it is counted and logged here.
-pub(super) fn look_at(path: &Path, metrics: &Metrics) -> Option<Candidate> {
+/// Reads a file of the plugin folders; what is wrong with it is counted and logged here.
+pub(super) fn look_at(path: &Path, dirs: &[PathBuf], metrics: &Metrics) -> Option<Candidate> {
     match load::inspect(path) {
         Ok(candidate) => Some(candidate),
-        Err(error) if error.no_plugin => {
+        // In a bundle it is what a plugin needs.
+        Err(error) if error.no_plugin && !dirs.iter().any(|dir| find::is_loose(path, dir)) => {
             tracing::debug!("passed over: {error}");
             None
         }

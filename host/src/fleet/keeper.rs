@@ -22,7 +22,7 @@ use super::raise::raise;
 use super::shelf::Plugin;
 use super::slot::{PAUSE, Phase, Slot};
 use crate::config::schema;
-use crate::models::Model;
+use crate::models::{Awaited, Model};
 use crate::telemetry::labels::Restart;
 
 /// How often engines are looked at.
@@ -113,6 +113,7 @@ impl Keeper {
         }
         loop {
             self.settle();
+            self.tell_who_waits();
             match messages.recv_timeout(TICK) {
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => {
                     self.slots.iter().for_each(Slot::stop_building);
@@ -137,6 +138,15 @@ impl Keeper {
     /// The models that were draining when it ended.
     pub(super) fn draining(self) -> Vec<Arc<Model>> {
         self.retired.into_iter().map(|retired| retired.model).collect()
+    }
+
+    /// A model that waits is not unknown: requests to it are told to come again.
+    fn tell_who_waits(&self) {
+        let awaited = |(model, source): &(schema::Model, Source)| {
+            let needed = *source == Source::Configuration;
+            Some(Awaited { name: model.name.clone()?, needed })
+        };
+        self.ground.models.awaits(self.waiting.iter().filter_map(awaited).collect());
     }
 
     /// Tells the host once that the first builds have come to an end.

@@ -31,6 +31,7 @@ mod sizes;
 mod subject;
 mod surroundings;
 
+use regex::Regex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -150,10 +151,10 @@ pub fn needs_model(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Skipped(why) if why.starts_with(setup::NEEDS_MODEL))
 }
 
-/// The names of the tests whose name contains `only`, in order.
-pub fn names(only: Option<&str>) -> Vec<&'static str> {
+/// The names of the tests in which `only` matches, in order.
+pub fn names(only: Option<&Regex>) -> Vec<&'static str> {
     let all = TESTS.iter().flat_map(|group| group.iter().map(|test| test.name));
-    all.filter(|name| only.is_none_or(|part| name.contains(part))).collect()
+    all.filter(|name| only.is_none_or(|only| only.is_match(name))).collect()
 }
 
 /// Runs the test of that name in this process.
@@ -181,12 +182,16 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    fn re(text: &str) -> Regex {
+        Regex::new(text).expect("a regular expression")
+    }
+
     #[test]
     fn every_test_has_a_name_of_its_own() {
         let all = names(None);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
         assert!(all.len() > 40, "{}", all.len());
-        assert_eq!(names(Some("exactly one finish")).len(), 1);
-        assert!(names(Some("no such words")).is_empty());
+        assert_eq!(names(Some(&re("exactly one finish"))).len(), 1);
+        assert!(names(Some(&re("no such words"))).is_empty());
     }
 }

@@ -42,8 +42,15 @@ pub fn all(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
     }
     found.retain(|p| p.file_name().and_then(|n| n.to_str()).is_some_and(is_library_name) && p.is_file());
     found = found.into_iter().filter_map(|p| p.canonicalize().ok()).collect();
-    found.sort();
+    // What lies in the folder itself goes before what lies in a bundle.
+    found.sort_by_cached_key(|path| (!is_loose(path, dir), path.clone()));
     Ok(found)
+}
+
+/// Whether a file, by its full path, lies in `dir` itself, where every library is meant to be a plugin; in the folders in it
+/// lie bundles, with libraries that are none.
+pub fn is_loose(path: &Path, dir: &Path) -> bool {
+    dir.canonicalize().is_ok_and(|dir| path.parent() == Some(&dir))
 }
 
 /// Whether a file of this name may be a plugin: `lib*.so`, which a private copy (`.gen-...`) is not.

@@ -67,7 +67,10 @@ fn candidate(path: &Path, elf: Elf, image: Vec<u8>) -> Result<Candidate, LoadErr
     let fault = |message: String| LoadError::file(path, LoadStage::Manifest, message);
     let section = elf.manifest.ok_or_else(|| LoadError {
         no_plugin: true,
-        ..fault(format!("is no plugin: it has no section {}", cascadia_plugin_api::manifest::SECTION))
+        ..fault(format!(
+            "is no plugin: it has no section {}; what a plugin needs goes into a folder with it",
+            cascadia_plugin_api::manifest::SECTION
+        ))
     })?;
     let manifest = manifest::read(&section).map_err(fault)?;
     if manifest.about.engines.is_empty() {

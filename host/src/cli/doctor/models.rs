@@ -64,8 +64,9 @@ fn plugins(config: &Config, executable: &Path) -> Vec<Line> {
                     format!("version {} speaks this host's boundary ({})", manifest.version, path.display());
                 lines.push(Line::ok(format!("plugin {}", manifest.id), found));
             }
-            // What lies beside a plugin for it to use is no plugin, and nothing is wrong with it.
-            Err(error) if error.no_plugin => {}
+            // What lies in a bundle for its plugin to use is no plugin, and nothing is wrong with it.
+            Err(error)
+                if error.no_plugin && !config.plugins.dirs.iter().any(|dir| find::is_loose(&path, dir)) => {}
             Err(error) => lines.push(Line::fault("plugin", error.to_string())),
         }
     }

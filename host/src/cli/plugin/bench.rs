@@ -59,12 +59,21 @@ pub(in crate::cli) struct Flags {
     json: bool,
 }
 
+/// The shortest round whose counts mean something in a process of its own.
+const ISOLATED: Duration = Duration::from_millis(500);
+
 impl Flags {
     fn amount(&self) -> Result<Amount, String> {
         match self.tokens {
             Some(0) => Err("--tokens is 0; give at least 1".to_owned()),
             Some(tokens) => Ok(Amount::Tokens(tokens)),
             None => match Duration::try_from_secs_f64(self.seconds) {
+                // The child tells its counts every tenth of a second.
+                Ok(time) if self.isolate && time < ISOLATED => Err(format!(
+                    "--seconds is {}; with --isolate give at least {}",
+                    self.seconds,
+                    ISOLATED.as_secs_f64()
+                )),
                 Ok(time) if !time.is_zero() => Ok(Amount::Time(time)),
                 _ => Err(format!("--seconds is {}; give more than 0", self.seconds)),
             },

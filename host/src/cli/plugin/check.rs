@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Value, json};
 
 use super::{has_engine, library, model, pairs, say};
@@ -25,9 +26,13 @@ pub(in crate::cli) struct Flags {
     /// Run the tests in this process, for a debugger: a crash or a hang ends them all.
     #[arg(long)]
     in_process: bool,
-    /// Only the tests whose name contains this.
-    #[arg(long, value_name = "WORDS")]
-    only: Option<String>,
+    /// Only the tests in whose name this regular expression matches, in letters of either case.
+    #[arg(long, value_name = "RE", value_parser = pattern)]
+    only: Option<Regex>,
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    RegexBuilder::new(text).case_insensitive(true).build().map_err(|error| error.to_string())
 }
 
 /// What both processes are told.
@@ -125,9 +130,12 @@ struct Line {
 
 pub(super) fn run(flags: &Flags) -> Result<i32, String> {
     let (plan, manifest) = flags.subject.plan()?;
-    let names = check::names(flags.only.as_deref());
-    if names.is_empty() {
-        return Err(format!("no test has {:?} in its name", flags.only.as_deref().unwrap_or_default()));
+    let names = check::names(flags.only.as_ref());
+    if let (true, Some(only)) = (names.is_empty(), &flags.only) {
+        return Err(format!(
+            "no test has a name that {:?} matches; without --only all are run",
+            only.as_str()
+        ));
     }
     let executable = env::executable().map_err(|e| format!("own path is not known: {e}"))?;
     let environment = manifest.as_ref().map(|m| m.about.env.clone()).unwrap_or_default();

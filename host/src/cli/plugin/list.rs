@@ -60,8 +60,12 @@ fn find(flags: &Flags) -> Result<Vec<Found>, String> {
         let read = load::inspect(&path);
         (path, read)
     });
-    // The dependencies that lie beside a plugin are no plugins, and nothing is wrong with them.
-    Ok(read.filter(|(_, read)| !read.as_ref().is_err_and(|e| e.no_plugin)).collect())
+    // What a plugin needs lies in its bundle or beside the host, and nothing is wrong with it.
+    let is_loose = |path: &Path| flags.plugin_dir.iter().any(|dir| find::is_loose(path, dir));
+    let passes = |path: &Path, read: &Result<_, LoadError>| {
+        read.as_ref().err().is_none_or(|error| !error.no_plugin || is_loose(path))
+    };
+    Ok(read.filter(|(path, read)| passes(path, read)).collect())
 }
 
 fn line(path: &Path, read: &Result<Candidate, LoadError>) -> String {

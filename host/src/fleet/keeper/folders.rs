@@ -37,7 +37,8 @@ impl Keeper {
     }
 
     fn came(&mut self, path: &Path) {
-        let Some(candidate) = choose::look_at(path, &self.ground.metrics) else { return };
+        let dirs = &self.ground.config.plugins.dirs;
+        let Some(candidate) = choose::look_at(path, dirs, &self.ground.metrics) else { return };
         let Manifest { id, version, about, .. } = &candidate.manifest;
         let (id, version) = (id.clone(), version.clone());
         // A process of its own gets its environment when it is started.
