@@ -166,9 +166,10 @@ fn the_served_greedy_text_of_each_family_is_that_of_the_reference() -> Result<()
 
 fn says_how_weights_are_kept(host: &Host) {
     let log = host.log();
-    for words in
-        ["weights compiled as they are stored (llama; matrices by type: F32 2, Q4_0 2", "(qwen2; matrices"]
-    {
+    for words in [
+        "weights compiled as they are stored (llama; matrices by type: F32 2, IQ4_NL 2, Q4_0 2",
+        "(qwen2; matrices",
+    ] {
         assert!(log.contains(words), "{words:?} is not in the log");
     }
 }

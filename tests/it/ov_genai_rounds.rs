@@ -1,13 +1,9 @@
 //! What clients that come and go leave in the real engine: nothing.
 
-use std::time::Duration;
-
 use anyhow::Result;
-use cascadia_tests::client::{CHAT, Client, streamed};
-use cascadia_tests::dice::Dice;
+use cascadia_tests::client::{CHAT, Client, Stream, streamed};
 use cascadia_tests::http::Request;
-use cascadia_tests::wait::wait_for;
-use cascadia_tests::{Host, Scrape, setup};
+use cascadia_tests::{Dice, Host, Scrape, setup, wait};
 use serde_json::json;
 
 use crate::ov_genai;
@@ -18,44 +14,66 @@ const OCCUPIED: &str = "cascadia_plugin_ov_genai_kv_cache_usage_ratio";
 /// As the host computes it from the engine's own count of blocks.
 const USED: &str = "cascadia_engine_kv_cache_usage_ratio";
 
-/// A cache of a fixed size, of which nothing is kept.
-const CACHE: [&str; 5] = ["--cb", "--cb-num-kv-blocks", "512", "--cb-prefix-caching", "false"];
+/// A cache of a fixed size, of which nothing is kept; small, since its pages count as memory once they were used.
+const CACHE: [&str; 4] = ["--cb", "--cb-num-kv-blocks", "64", "--cb-prefix-caching=false"];
 
-/// Inferences until the cache was empty again, when the host knew that the client was gone.
-fn emptied(host: &Host, gone: f64) -> f64 {
-    let metrics = host.until("cancelled generations", gone, |s| s.ended("cancelled"));
-    let then = metrics.sum(INFERENCES, &[]);
-    let metrics = host.until("the library's cache", 0.0, |s| s.sum(OCCUPIED, &[]));
-    assert_eq!((ov_genai::running(&metrics), metrics.sum(USED, &[])), (0.0, 0.0));
-    metrics.sum(INFERENCES, &[]) - then
+/// Blocks of the whole cache.
+const BLOCKS: f64 = 64.0;
+
+/// The library's blocks and the engine's own count of those that its generations need.
+fn blocks(metrics: &Scrape) -> (f64, f64) {
+    (metrics.sum(OCCUPIED, &[]) * BLOCKS, metrics.sum(USED, &[]) * BLOCKS)
+}
+
+fn begin(host: &Host, question: &str, id: &str) -> Result<Stream> {
+    let body = ov_genai::ask(question, &json!({"max_tokens": 4000, "ignore_eos": true}));
+    host.begin(&Request::post(CHAT, &streamed(body)).header("x-request-id", id))?.stream()
 }
 
 #[test]
 fn a_client_that_is_killed_frees_its_cache_within_one_step() -> Result<()> {
     let Some(host) = ov_genai::host(&CACHE) else { return Ok(()) };
-    let endless = ov_genai::ask("Count upwards.", &json!({"max_tokens": 4000, "ignore_eos": true}));
-    for (i, gone) in (0..6).zip([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) {
-        let request =
-            Request::post(CHAT, &streamed(endless.clone())).header("x-request-id", &format!("k{i}"));
-        let mut stream = host.begin(&request)?.stream()?;
-        stream.pieces(3 + i)?;
-        let metrics = host.scrape();
+    // It goes on all the time, so that the library goes on reporting.
+    let mut witness = begin(&host, "Count upwards.", "witness")?;
+    witness.pieces(1)?;
+    for (i, gone) in [1.0, 2.0, 3.0].into_iter().enumerate() {
+        let mut stream = begin(&host, &"one more word ".repeat(80), &format!("k{i}"))?;
+        stream.pieces(2)?;
+        let (occupied, used) = blocks(&host.scrape());
         assert!(
-            metrics.sum(USED, &[]) > 0.0 && metrics.sum(OCCUPIED, &[]) > 0.0,
-            "it has a part of the cache"
+            occupied > 10.0 && used > 10.0,
+            "{occupied} and {used} blocks, most of them of the long prompt"
         );
-        match i % 3 {
+        match i {
             0 => stream.reset(),
             1 => drop(stream),
-            _ => {
-                host.cancel(&format!("k{i}"))?;
-                assert_eq!(stream.rest()?.finish(), "stop");
-            }
+            _ => host.cancel(&format!("k{i}"))?,
         }
-        // The step that ran then, and the one in which the library lets go.
-        let steps = emptied(&host, gone);
-        assert!(steps <= 2.0, "{steps} inferences after the client was known to be gone");
+        let known = host.until("cancelled generations", gone, |s| s.ended("cancelled")).sum(INFERENCES, &[]);
+        // One step may have been on its way; in the next the library lets go.
+        wait("two more steps", || {
+            let metrics = host.scrape();
+            let (occupied, used) = blocks(&metrics);
+            let steps = metrics.sum(INFERENCES, &[]) - known;
+            assert!(
+                steps < 3.0 || occupied <= used + 1.0,
+                "{occupied} blocks for {used} after {steps} steps"
+            );
+            if steps < 3.0 { Err(format!("{steps} steps")) } else { Ok(()) }
+        });
+        assert_eq!(ov_genai::running(&host.scrape()), 1.0);
     }
+    drop(witness);
+    let metrics = host.quiet();
+    assert_eq!(blocks(&host.until("the library's cache", 0.0, |s| s.sum(OCCUPIED, &[]))), (0.0, 0.0));
+    assert_eq!((metrics.ended("cancelled"), metrics.all_ended()), (4.0, 4.0));
+    // Alone, with nothing after it that would step: the one step that is owed, and no more.
+    let mut alone = begin(&host, "Count upwards.", "alone")?;
+    alone.pieces(5)?;
+    alone.reset();
+    let known = host.until("cancelled generations", 5.0, |s| s.ended("cancelled")).sum(INFERENCES, &[]);
+    let metrics = host.until("the library's cache", 0.0, |s| s.sum(OCCUPIED, &[]));
+    assert!(metrics.sum(INFERENCES, &[]) - known <= 2.0, "{} after {known}", metrics.sum(INFERENCES, &[]));
     Ok(())
 }
 
@@ -68,8 +86,8 @@ struct Player {
 
 impl Player {
     fn play(&mut self, round: u64) -> Result<()> {
-        let tokens = 1 + self.dice.roll(12);
-        let question = "word ".repeat(1 + self.dice.roll(60) as usize);
+        let tokens = 1 + self.dice.roll(8);
+        let question = "word ".repeat(1 + self.dice.roll(24) as usize);
         let body = ov_genai::ask(&question, &json!({"max_tokens": tokens, "ignore_eos": true}));
         let long = ov_genai::ask(&question, &json!({"max_tokens": 2000, "ignore_eos": true}));
         let id = format!("{}-{round}", self.name);
@@ -108,8 +126,16 @@ fn rounds(host: &Host, seed: u64, count: u64) -> Result<Scrape> {
             .collect();
         players.into_iter().try_for_each(|p| p.join().expect("PANIC: a client's assertion failed, see above"))
     })?;
+    let metrics = host.quiet();
+    // What the library holds shows while it works: the blocks of one short generation and nothing else.
+    let mut stream = begin(host, "And now?", "after")?;
+    stream.pieces(3)?;
+    let (occupied, used) = blocks(&host.scrape());
+    assert!(used > 0.0 && occupied <= used + 1.0, "{occupied} blocks in the cache, {used} needed");
+    drop(stream);
     host.quiet();
-    Ok(host.until("the library's cache", 0.0, |s| s.sum(OCCUPIED, &[])))
+    host.until("the library's cache", 0.0, |s| s.sum(OCCUPIED, &[]));
+    Ok(metrics)
 }
 
 #[test]
@@ -119,12 +145,12 @@ fn two_hundred_rounds_at_random_leave_memory_and_cache_where_they_were() -> Resu
     };
     let seed = setup::seed();
     // What the library and the allocator keep for good comes with the first load.
-    rounds(&host, seed ^ 1, 80)?;
+    rounds(&host, seed ^ 1, 64)?;
     let before = host.footprint();
     let metrics = rounds(&host, seed, 200)?;
     assert_eq!(metrics.sum("cascadia_tasks_failed_total", &[]), 0.0);
     assert_eq!(metrics.sum("cascadia_plugin_protocol_errors_total", &[]), 0.0);
-    wait_for(Duration::from_secs(60), "memory, threads and descriptors to be as before", || {
+    wait("memory, threads and descriptors to be as before", || {
         let now = host.footprint();
         let near = now.resident <= before.resident + KEPT
             && now.threads <= before.threads + 4
@@ -135,6 +161,5 @@ fn two_hundred_rounds_at_random_leave_memory_and_cache_where_they_were() -> Resu
     Ok(())
 }
 
-/// KiB that the allocator may hold more after 200 rounds: 2 % of a process of 700 MiB; a leaked block of the cache
-/// would show in the cache's own gauge.
+/// KiB that the allocator may hold more after 200 rounds, of a process of some 400 MiB.
 const KEPT: u64 = 16 << 10;

@@ -250,6 +250,10 @@ impl SerialEngine for Batch {
         self.owes_step = false;
         self.infer()?;
         self.deliver(sink)?;
+        if self.running.is_empty() && !self.options.scheduler.prefix_caching {
+            // The library's number is that of the step's beginning, and no later step would correct it.
+            self.metrics.cache_usage.set(0.0);
+        }
         Ok(if self.running.is_empty() { Next::Idle } else { Next::More })
     }
 
