@@ -33,7 +33,11 @@ pub(super) fn ready(path: &Path, options: &Options, progress: &Progress) -> Resu
     };
     let begun = Instant::now();
     let mut teller = Teller { progress, last: None };
-    let report = ov_ir::compile(&request, &mut teller).map_err(|e| refused(&e))?;
+    let mut report = ov_ir::compile(&request, &mut teller);
+    if report.as_ref().is_err_and(is_full) && prune(&cache, options.cache_limit) {
+        report = ov_ir::compile(&request, &mut teller);
+    }
+    let report = report.map_err(|e| refused(&e))?;
     tell(&report, begun.elapsed());
     prune(&cache, options.cache_limit);
     Ok(Ready { note: Some(note(&report.manifest)), path: report.folder })
@@ -86,21 +90,27 @@ fn note(manifest: &Manifest) -> String {
     format!("weights compiled as they are stored ({family}; matrices by type: {formats}{rounded})")
 }
 
-/// A cache over its bound is a nuisance, no reason not to serve.
-fn prune(cache: &Path, gigabytes: u64) {
+fn is_full(error: &ov_ir::Error) -> bool {
+    matches!(error, ov_ir::Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull)
+}
+
+/// Whether something was removed. A cache over its bound is a nuisance, no reason not to serve.
+fn prune(cache: &Path, gigabytes: u64) -> bool {
     if gigabytes == 0 {
-        return;
+        return false;
     }
     match ov_ir::prune(cache, gigabytes.saturating_mul(1_000_000_000)) {
-        Ok(pruned) if pruned.removed.is_empty() => {}
+        Ok(pruned) if pruned.removed.is_empty() => false,
         Ok(pruned) => {
             let (names, left) = (pruned.removed.join(" "), pruned.left.to_string());
             let fields = [("removed", names.as_str()), ("bytes_left", &left)];
             log(Level::Info, "compile", "compiled models removed from the cache", &fields);
+            true
         }
         Err(error) => {
             let error = refused(&error).message;
             log(Level::Warn, "compile", "the cache of compiled models was not pruned", &[("error", &error)]);
+            false
         }
     }
 }
