@@ -28,7 +28,8 @@ fn unload(host: &Host, name: &str) -> Result<Answer> {
 }
 
 fn count(host: &Host, message: &str) -> usize {
-    host.log_lines().iter().filter(|line| line["message"] == message).count()
+    let says = |line: &Value| line["message"].as_str().is_some_and(|found| found.starts_with(message));
+    host.log_lines().iter().filter(|line| says(line)).count()
 }
 
 /// Names in a folder, without locks and notes.
