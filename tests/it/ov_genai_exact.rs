@@ -15,8 +15,8 @@ fn sixteen_greedy_texts_at_once_are_those_of_single_runs_and_giving_up_five_chan
     let Some(host) = ov_genai::host(&["--cb", "--profile", "exact", "--max-concurrent", "16"]) else {
         return Ok(());
     };
-    let limit = 32;
-    let question = |i: usize| format!("Tell me about the number {i}. {}", "And then some more. ".repeat(i));
+    let limit = 16;
+    let question = |i: usize| format!("Tell me about the number {i}. {}", "And more. ".repeat(i));
     let body = |i: usize, tokens: u64| {
         ov_genai::ask(&question(i), &json!({"max_tokens": tokens, "ignore_eos": true}))
     };
