@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use cascadia_tests::{Host, setup, sys};
 
+use crate::ov_genai;
+
 /// Runs the suite with these capabilities; answers its last line.
 fn suite(python: &Path, host: &Host, model: &str, caps: &str) -> Result<String> {
     let mut command = Command::new(python);
@@ -42,28 +44,12 @@ fn the_scripted_engine_conforms() -> Result<()> {
 
 #[test]
 fn openvino_genai_conforms() -> Result<()> {
-    let (Some(python), Some(openvino), Some(model)) = (setup::python(), setup::openvino(), setup::model())
-    else {
-        return Ok(());
-    };
-    let plugin = setup::plugin("ov_genai").display().to_string();
-    let openvino = format!("ov-genai.openvino-dir={}", openvino.display());
+    let (Some(python), Some(model)) = (setup::python(), setup::model()) else { return Ok(()) };
     let model = model.display().to_string();
-    let host = Host::start(&[
-        "--plugin",
-        &plugin,
-        "--plugin-opt",
-        &openvino,
-        "--model",
-        &model,
-        "--served-model-name",
-        "smol",
-        "--cb",
-        // Streamed and whole answers are compared, alone and beside others.
-        "--profile",
-        "exact",
-    ]);
-    host.ready();
+    // Streamed and whole answers are compared, alone and beside others.
+    let options = ["--model", &model, "--served-model-name", "smol", "--cb", "--profile", "exact"];
+    let Some(host) = ov_genai::plugged(&options) else { return Ok(()) };
+    host.ready_within(ov_genai::COMPILED);
     let last = suite(&python, &host, "smol", "tokenize,n,metrics,cancel,seed,token_prompt,echo,penalties")?;
     ensure!(last.starts_with("45 passed, 0 failed"), "{last}");
     host.quiet();

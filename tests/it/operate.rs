@@ -218,7 +218,8 @@ fn ov_genai_is_found_by_doctor_with_its_runtime() -> Result<()> {
     let (Some(openvino), Some(model)) = (setup::openvino(), setup::model()) else { return Ok(()) };
     let plugin = setup::plugin("ov_genai").display().to_string();
     let (model, dir) = (model.display().to_string(), openvino.display().to_string());
-    let args = ["--plugin", &plugin, "--model", &model, "--served-model-name", "m"];
+    let cache = format!("ov-genai.cache-dir={}", setup::compiled_models().display());
+    let args = ["--plugin", &plugin, "--plugin-opt", &cache, "--model", &model, "--served-model-name", "m"];
     let (status, lines) =
         doctor(&[&args[..], &["--plugin-opt", &format!("ov-genai.openvino-dir={dir}")]].concat())?;
     assert_eq!(status, Some(0), "{lines:#?}");

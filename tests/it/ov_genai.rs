@@ -1,5 +1,7 @@
 //! The real engine: OpenVINO GenAI with a small real model, through the plugin.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, Stream, streamed, with};
 use cascadia_tests::http::Request;
@@ -7,19 +9,26 @@ use cascadia_tests::{Host, Scrape, setup, sys, wait};
 use serde_json::{Value, json};
 
 /// A host with the plugin and the model; none where the test command has not brought them.
-fn host(options: &[&str]) -> Option<Host> {
-    let (openvino, model) = (setup::openvino()?, setup::model()?);
-    let plugin = setup::plugin("ov_genai").display().to_string();
-    let (openvino, model) =
-        (format!("ov-genai.openvino-dir={}", openvino.display()), model.display().to_string());
-    let fixed =
-        ["--plugin", &plugin, "--plugin-opt", &openvino, "--model", &model, "--served-model-name", "smol"];
-    let host = Host::start(&[&fixed, options].concat());
-    host.ready();
+pub(crate) fn host(options: &[&str]) -> Option<Host> {
+    let model = setup::model()?.display().to_string();
+    let host = plugged(&[&["--model", &model, "--served-model-name", "smol"], options].concat())?;
+    host.ready_within(COMPILED);
     Some(host)
 }
 
-fn ask(question: &str, fields: &Value) -> Value {
+/// A host with the plugin, listening; none where there is no OpenVINO.
+pub(crate) fn plugged(options: &[&str]) -> Option<Host> {
+    let openvino = format!("ov-genai.openvino-dir={}", setup::openvino()?.display());
+    let cache = format!("ov-genai.cache-dir={}", setup::compiled_models().display());
+    let plugin = setup::plugin("ov_genai").display().to_string();
+    let fixed = ["--plugin", &plugin, "--plugin-opt", &openvino, "--plugin-opt", &cache];
+    Some(Host::start(&[&fixed, options].concat()))
+}
+
+/// A compilation and a load on a busy machine.
+pub(crate) const COMPILED: Duration = Duration::from_secs(240);
+
+pub(crate) fn ask(question: &str, fields: &Value) -> Value {
     let body =
         json!({"model": "smol", "temperature": 0, "messages": [{"role": "user", "content": question}]});
     with(body, fields)
@@ -54,7 +63,7 @@ fn the_capital_of_france_is_answered_through_the_plugin() -> Result<()> {
 }
 
 /// The engine's gauges.
-fn running(s: &Scrape) -> f64 {
+pub(crate) fn running(s: &Scrape) -> f64 {
     s.value("cascadia_engine_requests_running", &[]) + s.value("cascadia_engine_requests_waiting", &[])
 }
 

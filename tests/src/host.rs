@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -13,6 +14,7 @@ use crate::client::{CHAT, Client, chat, with};
 use crate::footprint::Footprint;
 use crate::scrape::Scrape;
 use crate::temp::TempDir;
+use crate::wait::{DEADLINE, wait_for};
 use crate::{setup, sys, wait};
 
 /// A running host.
@@ -180,7 +182,13 @@ impl Host {
     /// Waits until it is ready.
     #[track_caller]
     pub fn ready(&self) {
-        wait("the host to be ready", || match self.client.get("/readyz") {
+        self.ready_within(DEADLINE);
+    }
+
+    /// The same where a model is compiled first.
+    #[track_caller]
+    pub fn ready_within(&self, deadline: Duration) {
+        wait_for(deadline, "the host to be ready", || match self.client.get("/readyz") {
             Ok(answer) if answer.status() == 200 => Ok(()),
             Ok(answer) => Err(answer.text()),
             Err(e) => Err(format!("{e:#}")),

@@ -58,6 +58,11 @@ pub fn model() -> Option<PathBuf> {
     optional("CASCADIA_MODEL", "a model")
 }
 
+/// Where tests keep models that `ov-genai` compiled: one folder for all, since a real model takes a while.
+pub fn compiled_models() -> PathBuf {
+    bin_dir().join("ov-genai-models")
+}
+
 fn optional(name: &str, what: &str) -> Option<PathBuf> {
     let path = variable(name);
     match &path {

@@ -1,6 +1,5 @@
 //! From options and a model path to an engine: finds the runtime, opens it through the host, loads the model.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use cascadia_plugin_api::abi::code;
@@ -11,6 +10,7 @@ use crate::ffi::{Host, Shim, devices};
 use crate::locate::{self, Runtime, Search};
 use crate::options::Options;
 use crate::pipeline::{self, Pipeline};
+use crate::source::{Ready, Source};
 use crate::surroundings;
 
 /// Builds one engine.
@@ -35,7 +35,7 @@ impl Builder for Genai {
     fn load(&mut self, shard: &Shard, progress: &Progress) -> Result<()> {
         if shard.path.as_os_str().is_empty() {
             return Err(Error::config(
-                "no model given; name an OpenVINO IR folder or a GGUF file with --model",
+                "no model given; name a GGUF file, a folder with safetensors or an OpenVINO IR folder with --model",
             ));
         }
         if self.options.list_devices {
@@ -43,15 +43,16 @@ impl Builder for Genai {
             progress.report("runtime", 0, 2)?;
             list_devices(&open_runtime(&self.options)?.2)?;
         }
-        let is_gguf = check_model(&shard.path)?;
+        let source = Source::of(&shard.path, self.options.gguf_loader)?;
         progress.report("runtime", 0, 2)?;
         let (shim, version, _) = open_runtime(&self.options)?;
+        let Ready { path, note } = source.ready(&shard.path, &self.options, progress)?;
         progress.report("model", 1, 2)?;
         let o = &self.options;
         let pipeline = Pipeline::open(
             &shim,
             &pipeline::Options {
-                model: shard.path.clone(),
+                model: path,
                 device: o.device.clone(),
                 profile: o.profile,
                 scheduler: o.scheduler,
@@ -62,7 +63,7 @@ impl Builder for Genai {
         )
         .map_err(|e| Error::backend(e.to_string()))?;
         progress.report("model", 2, 2)?;
-        self.loaded = Some((pipeline, Facts { version, is_gguf }));
+        self.loaded = Some((pipeline, Facts { version, weights: note }));
         Ok(())
     }
 
@@ -71,29 +72,6 @@ impl Builder for Genai {
             self.loaded.ok_or_else(|| Error::new(code::CLOSED, "the model was not loaded before build"))?;
         let max_waiting = self.options.max_waiting;
         Ok(Box::new(Serial::new(Batch::new(pipeline, self.options, facts, self.worker), max_waiting)))
-    }
-}
-
-/// Whether it is a GGUF file; a path that is neither that nor an IR folder is refused before the library sees it.
-fn check_model(path: &Path) -> Result<bool> {
-    let missing = |what: &str| Error::new(code::MODEL_NOT_FOUND, format!("model {}: {what}", path.display()));
-    if path.is_dir() {
-        return match path.join("openvino_model.xml").is_file() {
-            true => Ok(false),
-            false => Err(missing(
-                "the folder has no openvino_model.xml; give an OpenVINO IR folder or a GGUF file",
-            )),
-        };
-    }
-    let file = std::fs::File::open(path).map_err(|e| missing(&e.to_string()))?;
-    let length = file.metadata().map_err(|e| missing(&e.to_string()))?.len();
-    // The library maps the file and reads where its header points, beyond the end too: a file cut short is a crash there.
-    match cascadia_gguf::Gguf::read(file).and_then(|gguf| gguf.check_len(length)) {
-        Ok(()) => Ok(true),
-        Err(cascadia_gguf::Error::Magic { .. }) => {
-            Err(missing("is neither a GGUF file nor an OpenVINO IR folder"))
-        }
-        Err(e) => Err(missing(&format!("{e}; fetch the file again"))),
     }
 }
 
@@ -125,37 +103,4 @@ fn open_runtime(options: &Options) -> Result<(Arc<Shim>, String, Runtime)> {
     let core = runtime.core.display().to_string();
     log(Level::Info, "runtime", "OpenVINO opened", &[("version", &version), ("core", &core)]);
     Ok((loaded, version, runtime))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check_model;
-
-    #[test]
-    fn what_is_no_whole_model_is_refused_before_the_library_sees_it() {
-        let dir = std::env::temp_dir().join(format!("cascadia-ov-genai-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("a folder");
-        let refused = |path: &std::path::Path| check_model(path).expect_err("refused").message;
-        assert!(refused(&dir).contains("openvino_model.xml"));
-        assert!(refused(&dir.join("absent.gguf")).contains("absent.gguf"));
-        let file = dir.join("m.gguf");
-        std::fs::write(&file, "text").expect("written");
-        assert!(refused(&file).contains("neither a GGUF file"));
-        // A header that promises a tensor of which nothing is there.
-        let mut bytes = b"GGUF\x03\0\0\0".to_vec();
-        bytes.extend(1_u64.to_le_bytes());
-        bytes.extend(0_u64.to_le_bytes());
-        bytes.extend(1_u64.to_le_bytes());
-        bytes.extend(b"t");
-        bytes.extend(1_u32.to_le_bytes());
-        bytes.extend(1024_u64.to_le_bytes());
-        bytes.extend(0_u32.to_le_bytes());
-        bytes.extend(0_u64.to_le_bytes());
-        std::fs::write(&file, &bytes).expect("written");
-        assert!(refused(&file).contains("fetch the file again"), "{}", refused(&file));
-        bytes.resize(bytes.len().next_multiple_of(32) + 4096, 0);
-        std::fs::write(&file, &bytes).expect("written");
-        assert_eq!(check_model(&file), Ok(true));
-        std::fs::remove_dir_all(dir).expect("removed");
-    }
 }

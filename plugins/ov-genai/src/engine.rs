@@ -24,8 +24,8 @@ const BLOCK: usize = 32;
 pub(crate) struct Facts {
     /// Build text of the core library.
     pub(crate) version: String,
-    /// The model is a GGUF file, read by the library's own loader.
-    pub(crate) is_gguf: bool,
+    /// What became of the weights, for the operator.
+    pub(crate) weights: Option<String>,
 }
 
 /// All generations of one pipeline.
@@ -250,6 +250,10 @@ impl SerialEngine for Batch {
         self.owes_step = false;
         self.infer()?;
         self.deliver(sink)?;
+        if self.running.is_empty() && !self.options.scheduler.prefix_caching {
+            // The library's number is that of the step's beginning, and no later step would correct it.
+            self.metrics.cache_usage.set(0.0);
+        }
         Ok(if self.running.is_empty() { Next::Idle } else { Next::More })
     }
 
@@ -268,13 +272,7 @@ impl SerialEngine for Batch {
 
     fn card(&self) -> Card {
         let mut notes = vec![format!("OpenVINO {}", self.facts.version)];
-        if self.facts.is_gguf {
-            notes.push(
-                "the GGUF file is read by the library's own loader, which rounds the zero points of some quantized \
-                 weights (Q4_1 among them): answers differ from those of engines that read them exactly"
-                    .to_owned(),
-            );
-        }
+        notes.extend(self.facts.weights.clone());
         if !self.options.cb {
             notes.push("generations run one after the other; --cb runs them together".to_owned());
         }

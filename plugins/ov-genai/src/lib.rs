@@ -1,7 +1,7 @@
 //! `ov-genai`: whole models through OpenVINO GenAI.
 //!
 //! `surroundings` knows this machine's folders, `locate` finds the runtime in them, `ffi` and the C++ shim speak with it,
-//! `pipeline` makes that plain Rust, `builder` turns options into an `engine`.
+//! `pipeline` makes that plain Rust, `source` compiles what is no network yet, `builder` turns options into an `engine`.
 
 mod builder;
 mod engine;
@@ -9,6 +9,7 @@ mod ffi;
 mod locate;
 mod options;
 mod pipeline;
+mod source;
 mod surroundings;
 
 use cascadia_plugin_api::sdk::{Builder, EngineInfo, Error, Plugin, Result, Worker};
@@ -17,7 +18,7 @@ struct OvGenai;
 
 const ENGINE: EngineInfo = EngineInfo {
     name: "ov-genai",
-    description: "OpenVINO GenAI: an OpenVINO IR folder or a GGUF file, on CPU, GPU or NPU",
+    description: "OpenVINO GenAI: a GGUF file, a folder with safetensors or an OpenVINO IR folder, on CPU, GPU or NPU",
 };
 
 impl Plugin for OvGenai {

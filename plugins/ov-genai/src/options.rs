@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::pipeline::{Cache, Profile, Scheduler};
+use crate::source::Loader;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -22,6 +23,12 @@ pub(crate) struct Options {
     pub(crate) allow_untested: bool,
     /// Say which devices there are before the model is loaded.
     pub(crate) list_devices: bool,
+    /// Who reads GGUF files.
+    pub(crate) gguf_loader: Loader,
+    /// Where compiled models are kept; the user's own cache folder where none.
+    pub(crate) cache_dir: Option<PathBuf>,
+    /// GB that they may have together; 0: no bound.
+    pub(crate) cache_limit: u64,
 }
 
 impl Default for Options {
@@ -37,6 +44,9 @@ impl Default for Options {
             openvino_dir: None,
             allow_untested: false,
             list_devices: false,
+            gguf_loader: Loader::Own,
+            cache_dir: None,
+            cache_limit: 100,
         }
     }
 }
@@ -63,6 +73,9 @@ impl Options {
                 "openvino-dir" => o.openvino_dir = (!value.is_empty()).then(|| PathBuf::from(value)),
                 "allow-untested" => o.allow_untested = flag(key, value)?,
                 "list-devices" => o.list_devices = flag(key, value)?,
+                "gguf-loader" => o.gguf_loader = loader(value)?,
+                "cache-dir" => o.cache_dir = (!value.is_empty()).then(|| PathBuf::from(value)),
+                "cache-limit" => o.cache_limit = number(key, value)?,
                 other => return Err(Error::config(format!("option {other} is not known to this plugin"))),
             }
         }
@@ -84,6 +97,14 @@ fn profile(value: &str) -> Result<Profile> {
         "default" => Ok(Profile::Default),
         "fast" => Ok(Profile::Fast),
         other => Err(Error::config(format!("profile {other:?} is none of exact, default, fast"))),
+    }
+}
+
+fn loader(value: &str) -> Result<Loader> {
+    match value {
+        "own" => Ok(Loader::Own),
+        "library" => Ok(Loader::Library),
+        other => Err(Error::config(format!("gguf-loader {other:?} is none of own, library"))),
     }
 }
 
@@ -150,6 +171,6 @@ mod tests {
             let read = Options::read(&[(key.as_str(), default.as_str())]).expect(key);
             assert_eq!(format!("{read:?}"), format!("{:?}", Options::default()), "the default of {key}");
         }
-        assert_eq!(declared.len(), 15);
+        assert_eq!(declared.len(), 18);
     }
 }

@@ -50,10 +50,16 @@ fn versions(lib: &Path) -> Vec<PathBuf> {
 
 /// Where what can be made again is kept.
 pub(crate) fn cache_folder() -> PathBuf {
-    folder("XDG_CACHE_HOME")
-        .or_else(|| folder("HOME").map(|home| home.join(".cache")))
-        .unwrap_or_else(std::env::temp_dir)
-        .join("cascadia-host")
+    caches().unwrap_or_else(std::env::temp_dir).join("cascadia-host")
+}
+
+/// Where compiled models are kept: never in a folder that others may write, since they become weights.
+pub(crate) fn user_cache() -> Option<PathBuf> {
+    caches().map(|folder| folder.join("cascadia-host/ov-ir"))
+}
+
+fn caches() -> Option<PathBuf> {
+    folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")))
 }
 
 #[expect(

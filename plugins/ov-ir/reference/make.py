@@ -16,6 +16,8 @@ import forward
 import models
 
 LENGTH = 24
+# Tokens of the sequence that a greedy answer follows, and tokens of that answer.
+PROMPT, ANSWER = 8, 16
 BASE = {"general.alignment": 32}
 
 
@@ -174,10 +176,24 @@ def case(folder, source, vocab):
     ids = [(7 * i * i + 3 * i + 1) % vocab for i in range(LENGTH)]
     d, weight = models.load(source)
     logits = forward.logits(d, weight, ids)
-    (folder / "case.json").write_text(json.dumps({"ids": ids, "vocab": vocab}) + "\n")
+    greedy, margin = answer(d, weight, ids[:PROMPT])
+    (folder / "case.json").write_text(
+        json.dumps({"ids": ids, "vocab": vocab, "prompt": PROMPT, "greedy": greedy}) + "\n")
     (folder / "logits.bin").write_bytes(logits.astype("<f4").tobytes())
     top = np.sort(logits, -1)
-    print(f"{folder.name}: deviation {logits.std():.2f}, smallest margin {(top[:, -1] - top[:, -2]).min():.3f}")
+    print(f"{folder.name}: deviation {logits.std():.2f}, smallest margin {(top[:, -1] - top[:, -2]).min():.3f}, "
+          f"of the answer {margin:.3f}")
+
+
+def answer(d, weight, ids):
+    """The likeliest token, again and again, and the smallest distance of one from the second."""
+    ids, margin = list(ids), np.inf
+    for _ in range(ANSWER):
+        row = forward.logits(d, weight, ids)[-1]
+        second, first = np.argsort(row)[-2:]
+        margin = min(margin, row[first] - row[second])
+        ids.append(int(first))
+    return ids[-ANSWER:], margin
 
 
 def main(out):

@@ -19,9 +19,11 @@ use crate::graph;
 use crate::manifest::{Manifest, Origin, WRITER};
 use crate::opened::{Content, Opened, open};
 use crate::progress::{Progress, Work};
+use crate::prune;
 use crate::quant::{Integer, Rounding};
+use crate::verify::whole;
 
-use cache::Lock;
+pub(crate) use cache::Lock;
 use write::Job;
 
 /// What is to be compiled.
@@ -78,8 +80,8 @@ pub struct Report {
     pub cached: bool,
 }
 
-/// Compiles a model, or finds it compiled. The lengths of files that are found are checked, their digests only by
-/// [`crate::verify`].
+/// Compiles a model, or finds it compiled. What a cache has is compared with its digests, so that nothing damaged is
+/// handed out; of a folder of the caller's only the lengths of files are checked (see [`crate::verify`]).
 ///
 /// # Errors
 /// The source is damaged or not supported, the request is impossible, something cannot be read or written, or
@@ -109,7 +111,7 @@ pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report,
     };
     fs::create_dir_all(&parent).map_err(Error::io("create", &parent))?;
     let lock = Lock::take(&parent.join(format!(".{name}.lock")), &mut work)?;
-    if let Some(manifest) = found(request, &folder, &key)? {
+    if let Some(manifest) = found(request, &folder, &key, &mut work)? {
         lock.remove_after(&request.target);
         return Ok(Report { folder, manifest, cached: true });
     }
@@ -194,12 +196,20 @@ fn key(opened: &Opened, sha256: &str, range: &Range<usize>, quantize: Option<Qua
 }
 
 /// What the target holds already.
-fn found(request: &Request, folder: &Path, key: &str) -> Result<Option<Manifest>, Error> {
+fn found(request: &Request, folder: &Path, key: &str, work: &mut Work) -> Result<Option<Manifest>, Error> {
     if !folder.exists() {
         return Ok(None);
     }
-    let state = Manifest::open(folder);
+    let state = match &request.target {
+        Target::Cache(_) => whole(folder, work),
+        Target::Folder(_) => Manifest::open(folder),
+    };
     match (&request.target, state) {
+        (_, Err(stopped @ Error::Cancelled { .. })) => Err(stopped),
+        (Target::Cache(_), Ok(manifest)) if manifest.key == key => {
+            prune::touch(folder);
+            Ok(Some(manifest))
+        }
         (_, Ok(manifest)) if manifest.key == key => Ok(Some(manifest)),
         (Target::Cache(_), _) => {
             fs::remove_dir_all(folder).map_err(Error::io("remove damaged", folder))?;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Quantized weights stay what they are: see `quant` for what becomes of each type. What the library offers:
-//! [`compile()`], [`verify()`], [`inspect()`]. It reads and writes files and blocks while it does; call it from a thread
+//! [`compile()`], [`verify()`], [`inspect()`], [`prune()`]. It reads and writes files and blocks while it does; call it from a thread
 //! that may. It knows neither plugins nor the host.
 
 mod compile;
@@ -23,6 +23,7 @@ mod manifest;
 mod model;
 mod opened;
 mod progress;
+mod prune;
 mod quant;
 mod source;
 mod verify;
@@ -33,4 +34,5 @@ pub use inspect::{Description, Inspection, inspect};
 pub use manifest::{BIN, Entry, MANIFEST, Manifest, Origin, Quantized, Shape, Stored, WRITER, Weights, XML};
 pub use opened::Kind;
 pub use progress::{Progress, Step};
+pub use prune::{Pruned, prune};
 pub use verify::verify;

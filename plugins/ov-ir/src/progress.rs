@@ -8,7 +8,7 @@ use crate::error::Error;
 /// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The source is read to find its digest; counted in bytes.
+    /// The source is read to find its digest, or what is compiled already to compare it with its own; counted in bytes.
     Digest,
     /// Somebody else compiles the same; waiting for it, nothing is counted.
     Wait,

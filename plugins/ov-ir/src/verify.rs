@@ -11,8 +11,12 @@ use crate::progress::{Progress, Step, Work};
 /// # Errors
 /// The folder has no manifest, a file is missing, shortened or another, or `progress` said stop.
 pub fn verify(folder: &Path, progress: &mut dyn Progress) -> Result<Manifest, Error> {
+    whole(folder, &mut Work::new(progress, folder))
+}
+
+/// The same, as a part of some work.
+pub(crate) fn whole(folder: &Path, work: &mut Work) -> Result<Manifest, Error> {
     let manifest = Manifest::open(folder)?;
-    let mut work = Work::new(progress, folder);
     work.begin(Step::Digest, manifest.bytes())?;
     manifest.compare(folder, &mut |bytes| work.add(bytes))?;
     Ok(manifest)

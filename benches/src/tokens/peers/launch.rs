@@ -91,6 +91,8 @@ pub(super) fn engine(stock: &Stock, model: Model, manner: &Manner, port: &Port) 
     command.args(["--served-model-name", "tiny", "--max-concurrent", &streams]);
     command.args(["--plugin-opt", &format!("ov-genai.cb-max-num-seqs={streams}")]);
     command.args(["--plugin-opt", &format!("ov-genai.properties=INFERENCE_NUM_THREADS={}", stock.threads)]);
+    // Its environment is empty, so it knows no cache folder of its own.
+    command.arg("--plugin-opt").arg(format!("ov-genai.cache-dir={}", stock.dir.path().join("ir").display()));
     Ok(command)
 }
 

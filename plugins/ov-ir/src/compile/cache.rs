@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::progress::{Step, Work};
 
 /// Held by the one that compiles; the system lets go of it when the process ends, in whatever way.
-pub(super) struct Lock {
+pub(crate) struct Lock {
     path: PathBuf,
     file: File,
 }
@@ -32,6 +32,17 @@ impl Lock {
                 Err(TryLockError::Error(error)) => return Err(Error::io("lock", path)(error)),
             }
             std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The lock, unless somebody holds it.
+    pub(crate) fn try_take(path: &Path) -> Result<Option<Self>, Error> {
+        let options = File::options().create(true).truncate(false).write(true).open(path);
+        let file = options.map_err(Error::io("create", path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { path: path.to_owned(), file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(Error::io("lock", path)(error)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // All of this is tests; clippy's allowance is for their functions only.
 
+mod caching;
 mod compiling;
 mod damage;
 mod ffi;

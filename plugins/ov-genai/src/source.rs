@@ -1,0 +1,174 @@
+//! From what `--model` names to what the library opens: a network that is there, one that we compile, or, where asked for,
+//! a GGUF file for the library's own loader.
+//!
+//! What must hold: what is not supported is refused by name before the runtime is opened; nothing is handed to the
+//! library that a digest or a length has found damaged. Knows nothing of the runtime.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use cascadia_ov_ir::{self as ov_ir, Inspection, MANIFEST, Manifest, XML};
+use cascadia_plugin_api::abi::code;
+use cascadia_plugin_api::sdk::{Error, Progress, Result};
+
+use crate::options::Options;
+
+mod compiled;
+
+/// Who reads GGUF files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loader {
+    /// We compile them, exactly.
+    Own,
+    /// The library, which rounds some weights; for families that we do not have.
+    Library,
+}
+
+/// What a model path turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A folder with a network.
+    Network,
+    /// A GGUF file for the library's own loader.
+    Library,
+    /// A GGUF file or a folder with safetensors, to be compiled.
+    Compile,
+}
+
+/// What the library opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) path: PathBuf,
+    /// What an operator should know of the weights.
+    pub(crate) note: Option<String>,
+}
+
+impl Source {
+    /// Finds out what a path is, from its headers.
+    ///
+    /// # Errors
+    /// It is nothing of that kind, is cut short, or is a model that this engine cannot serve; with the way out.
+    pub(crate) fn of(path: &Path, loader: Loader) -> Result<Source> {
+        if path.is_dir() {
+            return folder(path);
+        }
+        let file = File::open(path).map_err(|e| missing(path, &e.to_string()))?;
+        let length = file.metadata().map_err(|e| missing(path, &e.to_string()))?.len();
+        // The library maps the file and reads where its header points, beyond the end too: a file cut short is a crash there.
+        match cascadia_gguf::Gguf::read(file).and_then(|gguf| gguf.check_len(length)) {
+            Ok(()) => {}
+            Err(cascadia_gguf::Error::Magic { .. }) => {
+                return Err(missing(
+                    path,
+                    "is neither a GGUF file nor a folder with an OpenVINO network or safetensors",
+                ));
+            }
+            Err(e) => return Err(missing(path, &format!("{e}; fetch the file again"))),
+        }
+        match loader {
+            Loader::Library => Ok(Source::Library),
+            Loader::Own => compilable(path),
+        }
+    }
+
+    /// Compiles where that is needed; may take minutes, and gives up when the host says so.
+    ///
+    /// # Errors
+    /// Something cannot be read or written, or the host wants the build to end.
+    pub(crate) fn ready(self, path: &Path, options: &Options, progress: &Progress) -> Result<Ready> {
+        let note = match self {
+            Source::Network => None,
+            Source::Library => Some(
+                "the GGUF file is read by the library's own loader, which rounds the zero points of some quantized \
+                 weights (Q4_1 among them): answers differ from those of engines that read them exactly"
+                    .to_owned(),
+            ),
+            Source::Compile => return compiled::ready(path, options, progress),
+        };
+        Ok(Ready { path: path.to_owned(), note })
+    }
+}
+
+fn folder(path: &Path) -> Result<Source> {
+    if path.join(MANIFEST).is_file() {
+        let manifest = Manifest::open(path).map_err(|e| refused(&e))?;
+        let model = &manifest.model;
+        if (model.first, model.end) != (0, model.layers) {
+            let what = format!("layers {}..{} of {}", model.first, model.end, model.layers);
+            return Err(missing(path, &format!("has {what} only; this engine serves whole models")));
+        }
+        return pageable(path, &model.family, model.paged).map(|()| Source::Network);
+    }
+    if path.join(XML).is_file() {
+        return Ok(Source::Network);
+    }
+    if path.join("config.json").is_file() {
+        return compilable(path);
+    }
+    Err(missing(
+        path,
+        "the folder has neither openvino_model.xml nor config.json with safetensors; give one of these or a GGUF file",
+    ))
+}
+
+fn compilable(path: &Path) -> Result<Source> {
+    match ov_ir::inspect(path).map_err(|e| refused(&e))? {
+        Inspection::Source(model) => pageable(path, &model.family, model.paged).map(|()| Source::Compile),
+        Inspection::Compiled(_) | Inspection::Network { .. } => Ok(Source::Network),
+    }
+}
+
+/// All of this engine's generations go through paged attention, with `cb` and without.
+fn pageable(path: &Path, family: &str, paged: bool) -> Result<()> {
+    if paged {
+        return Ok(());
+    }
+    let message = format!(
+        "model {}: {family} caps its attention scores, which OpenVINO's paged attention does not; this engine cannot \
+         serve it, with cb or without; choose another model or engine",
+        path.display()
+    );
+    Err(Error::new(code::UNSUPPORTED, message))
+}
+
+fn missing(path: &Path, what: &str) -> Error {
+    Error::new(code::MODEL_NOT_FOUND, format!("model {}: {what}", path.display()))
+}
+
+/// The compiler's refusal, with the way out that only we know.
+fn refused(error: &ov_ir::Error) -> Error {
+    let (code, hint) = match error {
+        ov_ir::Error::Unsupported { .. } => (
+            code::UNSUPPORTED,
+            "; a folder that OpenVINO's own tools have converted is served as it is, and --gguf-loader library hands a \
+             GGUF file to OpenVINO GenAI's loader, which rounds some weights",
+        ),
+        ov_ir::Error::Cancelled { .. } => (code::CANCELLED, ""),
+        ov_ir::Error::Io { source, .. } => match source.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => (
+                code::BACKEND,
+                "; free space, lower --cache-limit, or name a folder on a larger disk with --cache-dir",
+            ),
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                (code::BACKEND, "; name a folder that this user may write with --cache-dir")
+            }
+            std::io::ErrorKind::NotFound => (code::MODEL_NOT_FOUND, ""),
+            _ => (code::BACKEND, ""),
+        },
+        ov_ir::Error::Gguf { .. }
+        | ov_ir::Error::Damaged { .. }
+        | ov_ir::Error::Tensor { .. }
+        | ov_ir::Error::Verify { .. } => (code::MODEL_NOT_FOUND, ""),
+        ov_ir::Error::Request(_) => (code::INVALID_CONFIG, ""),
+    };
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    Error::new(code, format!("{text}{hint}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! What a path is taken for, and how refusals read.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+mod live;
+
+/// The compiler's tiny models: one of each family.
+fn model(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ov-ir/tests/models").join(name);
+    let file = folder.join("model.gguf");
+    if file.is_file() { file } else { folder }
+}
+
+/// A folder of its own, gone when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("cascadia-ov-genai-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    /// All layers of a tiny model, or some, compiled into a folder.
+    fn compiled(&self, name: &str, layers: Option<std::ops::Range<usize>>) -> PathBuf {
+        let folder = self.0.join(name);
+        let target = ov_ir::Target::Folder(folder.clone());
+        let request = ov_ir::Request { source: model(name), target, layers, quantize: None, context: None };
+        ov_ir::compile(&request, &mut ()).unwrap();
+        folder
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn refusal(path: &Path) -> Error {
+    Source::of(path, Loader::Own).expect_err("refused")
+}
+
+#[test]
+fn what_is_no_whole_model_is_refused_before_the_library_sees_it() {
+    let scratch = Scratch::new("refused");
+    let said = |path: &Path| refusal(path).message;
+    assert!(said(&scratch.0).contains("openvino_model.xml"));
+    assert!(said(&scratch.0.join("absent.gguf")).contains("absent.gguf"));
+    let file = scratch.0.join("m.gguf");
+    fs::write(&file, "text").unwrap();
+    assert!(said(&file).contains("neither a GGUF file"));
+    // A file whose header promises more than is there.
+    let bytes = fs::read(model("llama-gguf")).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - 4096]).unwrap();
+    assert!(said(&file).contains("fetch the file again"), "{}", said(&file));
+    fs::write(&file, &bytes).unwrap();
+    assert_eq!(Source::of(&file, Loader::Own), Ok(Source::Compile));
+    assert_eq!(Source::of(&file, Loader::Library), Ok(Source::Library));
+}
+
+#[test]
+fn folders_are_compiled_unless_they_have_a_network() {
+    let scratch = Scratch::new("folders");
+    assert_eq!(Source::of(&model("qwen2-hf"), Loader::Own), Ok(Source::Compile));
+    assert_eq!(Source::of(&scratch.compiled("qwen2-hf", None), Loader::Own), Ok(Source::Network));
+    let stage = refusal(&scratch.compiled("llama-hf", Some(0..1)));
+    assert!(stage.message.contains("layers 0..1 of 2"), "{}", stage.message);
+    // Another maker's network has no manifest.
+    let other = scratch.0.join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join(XML), "<net/>").unwrap();
+    assert_eq!(Source::of(&other, Loader::Own), Ok(Source::Network));
+    // A network of ours that was cut short since.
+    let cut = scratch.compiled("mistral-hf", None);
+    fs::File::options().write(true).open(cut.join(ov_ir::BIN)).unwrap().set_len(100).unwrap();
+    assert!(refusal(&cut).message.contains("compile the model again"));
+}
+
+#[test]
+fn a_family_that_is_not_supported_is_named_with_the_way_out() {
+    let scratch = Scratch::new("family");
+    let mut bytes = fs::read(model("qwen3-gguf")).unwrap();
+    for at in 0..2000 {
+        if bytes[at..].starts_with(b"qwen3") {
+            bytes[at..at + 5].copy_from_slice(b"rwkv6");
+        }
+    }
+    let file = scratch.0.join("m.gguf");
+    fs::write(&file, bytes).unwrap();
+    let error = refusal(&file);
+    assert_eq!(error.code, code::UNSUPPORTED);
+    for word in ["rwkv6", "--gguf-loader library", "m.gguf"] {
+        assert!(error.message.contains(word), "{word} in {}", error.message);
+    }
+}
+
+#[test]
+fn capped_attention_scores_are_refused_in_every_form() {
+    let scratch = Scratch::new("capped");
+    for path in [model("gemma2-gguf"), model("gemma2-hf"), scratch.compiled("gemma2-gguf", None)] {
+        let error = refusal(&path);
+        assert_eq!(error.code, code::UNSUPPORTED);
+        assert!(error.message.contains("gemma2 caps its attention scores"), "{}", error.message);
+    }
+}
+
+#[test]
+fn a_full_disk_and_a_locked_folder_say_which_option_helps() {
+    let of = |kind: ErrorKind| {
+        let source = std::io::Error::from(kind);
+        refused(&ov_ir::Error::Io { what: "write", path: "/c/openvino_model.bin".into(), source }).message
+    };
+    assert!(of(ErrorKind::StorageFull).contains("--cache-limit"), "{}", of(ErrorKind::StorageFull));
+    assert!(of(ErrorKind::PermissionDenied).ends_with("--cache-dir"), "{}", of(ErrorKind::PermissionDenied));
+    assert!(of(ErrorKind::StorageFull).contains("/c/openvino_model.bin"));
+}
