@@ -30,6 +30,7 @@ mod steps;
 mod strict;
 pub mod template;
 pub mod transport;
+mod words;
 
 pub use build::{Built, Card};
 pub use engine::{Engine, Load, Next, Receiver, Taken};
