@@ -12,12 +12,14 @@ use crate::locate::{self, Runtime, Search};
 use crate::options::Options;
 use crate::pipeline::{self, Pipeline};
 use crate::surroundings;
+use crate::whole::Whole;
+use crate::words::{self, Tokenizer};
 
 /// Builds one engine.
 pub(crate) struct Genai {
     worker: Worker,
     options: Options,
-    loaded: Option<(Pipeline, Facts)>,
+    loaded: Option<(Pipeline, Facts, Option<Tokenizer>)>,
 }
 
 impl Genai {
@@ -45,10 +47,10 @@ impl Builder for Genai {
         }
         let is_gguf = check_model(&shard.path)?;
         progress.report("runtime", 0, 2)?;
-        let (shim, version, _) = open_runtime(&self.options)?;
+        let (shim, version, runtime) = open_runtime(&self.options)?;
         progress.report("model", 1, 2)?;
         let o = &self.options;
-        let pipeline = Pipeline::open(
+        let mut pipeline = Pipeline::open(
             &shim,
             &pipeline::Options {
                 model: shard.path.clone(),
@@ -56,21 +58,29 @@ impl Builder for Genai {
                 profile: o.profile,
                 scheduler: o.scheduler,
                 properties: o.properties.clone(),
-                prompt_lookup: false,
+                proposer: o.proposer.clone(),
                 allow_untested: o.allow_untested,
             },
         )
         .map_err(|e| Error::backend(e.to_string()))?;
         progress.report("model", 2, 2)?;
-        self.loaded = Some((pipeline, Facts { version, is_gguf }));
+        let has_vocabulary = pipeline.has_vocabulary().map_err(|e| Error::backend(e.to_string()))?;
+        let tokenizer = match Tokenizer::is_needed(&shard.path) {
+            true => {
+                Some(Tokenizer::open(&shim, &shard.path, &runtime.genai.with_file_name(words::EXTENSION))?)
+            }
+            false => None,
+        };
+        self.loaded = Some((pipeline, Facts { version, is_gguf, has_vocabulary }, tokenizer));
         Ok(())
     }
 
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
-        let (pipeline, facts) =
+        let (pipeline, facts, tokenizer) =
             self.loaded.ok_or_else(|| Error::new(code::CLOSED, "the model was not loaded before build"))?;
         let max_waiting = self.options.max_waiting;
-        Ok(Box::new(Serial::new(Batch::new(pipeline, self.options, facts, self.worker), max_waiting)))
+        let batch = Serial::new(Batch::new(pipeline, self.options, facts, self.worker), max_waiting);
+        Ok(Box::new(Whole { batch, tokenizer }))
     }
 }
 
