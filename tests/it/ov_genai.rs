@@ -142,7 +142,13 @@ fn choices_are_drawn_by_seed_and_what_the_library_lacks_is_refused_by_name() -> 
     for token in first["choices"][0]["logprobs"]["content"].as_array().into_iter().flatten() {
         assert!(token["logprob"].as_f64().is_some_and(|p| p < 0.0), "{token}");
     }
-    assert_eq!(texts(&draw()?), found, "the same seed again");
+    let again = draw()?;
+    assert_eq!(texts(&again), found, "the same seed again");
+    // Each of the three begins with the same block of 32 tokens, which is there by now.
+    let details = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    assert!(details(&first) < details(&again), "{first} {again}");
+    assert!(details(&again).is_some_and(|n| n >= 32), "{again}");
+    assert!(host.scrape().value("cascadia_engine_tokens_cached", &[]) >= 64.0);
     for (field, value) in
         [("logit_bias", json!({"5": 1.0})), ("top_logprobs", json!(2)), ("typical_p", json!(0.5))]
     {
@@ -150,6 +156,27 @@ fn choices_are_drawn_by_seed_and_what_the_library_lacks_is_refused_by_name() -> 
         let error = host.post(CHAT, &refused)?.error(400);
         assert!(error["message"].as_str().is_some_and(|m| m.contains(field)), "{field}: {error}");
     }
+    Ok(())
+}
+
+#[test]
+fn proposed_and_accepted_tokens_are_counted_and_the_text_stays() -> Result<()> {
+    let exact = ["--plugin-opt", "ov-genai.profile=exact"];
+    let Some(plain) = host(&exact) else { return Ok(()) };
+    let question = ask("Count from one to five, three times.", &json!({"max_tokens": 80}));
+    let expected = plain.post(CHAT, &question)?.content();
+    drop(plain);
+    let options = [&exact[..], &["--plugin-opt", "ov-genai.cb-prompt-lookup=true"]].concat();
+    let Some(host) = host(&options) else { return Ok(()) };
+    let answer = host.post(CHAT, &question)?;
+    assert_eq!(answer.content(), expected);
+    let metrics = host.quiet();
+    let count = |name: &str| metrics.value(&format!("cascadia_plugin_ov_genai_{name}_total"), &[]);
+    let (proposed, accepted, steps) =
+        (count("proposed_tokens"), count("accepted_tokens"), count("inferences"));
+    let tokens = answer.completion_tokens() as f64;
+    assert!(accepted > 0.0 && accepted <= proposed, "{accepted} of {proposed}");
+    assert!(steps < tokens, "{steps} steps for {tokens} tokens");
     Ok(())
 }
 

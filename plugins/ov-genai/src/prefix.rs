@@ -46,24 +46,26 @@ impl Prefix {
 
     /// It ended; `computed` are the tokens that went through the model.
     pub(crate) fn end(&mut self, computed: &[u32], taken: Taken) {
-        for key in taken.0 {
-            if let Some(known) = self.known.get_mut(&key) {
+        for key in &taken.0 {
+            if let Some(known) = self.known.get_mut(key) {
                 known.users = known.users.saturating_sub(1);
                 if known.users == 0 {
-                    self.idle.insert(known.touched, key);
+                    self.idle.insert(known.touched, *key);
                 }
             }
         }
         // The block that is not full takes room as well; nothing begins with it.
         let rest = computed.chunks(BLOCK).next_back().filter(|part| part.len() < BLOCK);
         let partial = rest.map(|_| fold(computed.len() as u64, computed));
-        for key in keys(computed).chain(partial) {
+        // What was not taken was computed, and stands in the place of what was known of it.
+        for key in keys(computed).skip(taken.0.len()).chain(partial) {
             self.clock += 1;
-            let touched = self.clock;
-            self.known.entry(key).or_insert_with(|| {
-                self.idle.insert(touched, key);
-                Known { touched, users: 0 }
-            });
+            let known = self.known.entry(key).or_insert(Known { touched: self.clock, users: 0 });
+            if known.users == 0 {
+                self.idle.remove(&known.touched);
+                known.touched = self.clock;
+                self.idle.insert(self.clock, key);
+            }
         }
     }
 
