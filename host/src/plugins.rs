@@ -15,6 +15,7 @@ pub mod error;
 mod failed;
 pub mod find;
 mod handle;
+mod instance;
 pub mod isolate;
 pub mod link;
 pub mod load;

@@ -8,7 +8,7 @@
 mod bytes;
 pub mod detok;
 mod ends;
-pub mod engine;
+mod engine;
 mod folder;
 mod gguf;
 mod pieces;
@@ -17,6 +17,7 @@ pub mod source;
 mod spm;
 pub mod template;
 mod tokenizer;
+pub mod words;
 
 #[cfg(test)]
 mod tests;
@@ -124,7 +125,7 @@ impl Text {
     /// # Errors
     /// What the engine says, and whatever of the files is not usable.
     pub fn of_engine(
-        words: Arc<dyn engine::Words>,
+        words: Arc<dyn words::Words>,
         vocabulary: u64,
         template: &str,
         path: Option<&Path>,

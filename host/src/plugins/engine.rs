@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::link::Link;
 use crate::generate::{Failure, Piece, Request};
-use crate::prompt::engine::Words;
+use crate::prompt::words::Words;
 
 /// Takes what an engine says during a step.
 pub trait Receiver {

@@ -22,6 +22,7 @@ use parking_lot::RwLock;
 use super::breach;
 use super::engine::{Engine, Load, Next, Receiver, Taken};
 use super::failed::{Failed, failure};
+use super::instance::Instance;
 use super::link::Link;
 use super::load::Library;
 use super::services;
@@ -29,7 +30,7 @@ use super::steps::SaidOut;
 use super::strict::{self, Call};
 use super::words::EngineWords;
 use crate::generate::{Bias, Failure, Finish, Logprobs, More, Piece, Request};
-use crate::prompt::engine::Words;
+use crate::prompt::words::Words;
 
 /// Takes the boundary's chunks as they are pushed.
 ///
@@ -57,12 +58,6 @@ pub(super) struct EngineHandle {
     /// Where a failing step says why.
     said: SaidOut,
 }
-
-pub(super) struct Instance(pub(super) *mut c_void);
-// SAFETY: the boundary lets every call come from any thread; who may call when is kept by the lock and by the tags.
-unsafe impl Send for Instance {}
-// SAFETY: as above.
-unsafe impl Sync for Instance {}
 
 impl EngineHandle {
     /// # Safety

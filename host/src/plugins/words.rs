@@ -16,8 +16,8 @@ use cascadia_plugin_api::ext::draft::tokenize::{
 use parking_lot::RwLock;
 
 use super::failed::Failed;
-use super::handle::Instance;
-use crate::prompt::engine::{Token, Words};
+use super::instance::Instance;
+use crate::prompt::words::{Token, Words};
 
 /// The table, and the engine while it lives.
 pub(super) struct EngineWords {

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::engine::Words;
 use super::pieces::Pieces;
 use super::spm::Spm;
+use super::words::Words;
 
 /// Bytes of a text. Requests are far below; the encoders count in 32 bits.
 const MAX_TEXT: usize = 1 << 30;
