@@ -15,6 +15,7 @@ pub mod error;
 mod failed;
 pub mod find;
 mod handle;
+mod instance;
 pub mod isolate;
 pub mod link;
 pub mod load;
@@ -30,6 +31,7 @@ mod steps;
 mod strict;
 pub mod template;
 pub mod transport;
+mod words;
 
 pub use build::{Built, Card};
 pub use engine::{Engine, Load, Next, Receiver, Taken};

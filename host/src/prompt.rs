@@ -8,6 +8,7 @@
 mod bytes;
 pub mod detok;
 mod ends;
+mod engine;
 mod folder;
 mod gguf;
 mod pieces;
@@ -16,6 +17,7 @@ pub mod source;
 mod spm;
 pub mod template;
 mod tokenizer;
+pub mod words;
 
 #[cfg(test)]
 mod tests;
@@ -115,6 +117,21 @@ impl Text {
     /// When the template does not compile.
     pub fn bytes(template: &str) -> Result<Self, LoadError> {
         bytes::load(template)
+    }
+
+    /// The text side of an engine that has the tokenizer, with `vocabulary` ids. `template` is used where the files at
+    /// `path` have none.
+    ///
+    /// # Errors
+    /// What the engine says, and whatever of the files is not usable.
+    pub fn of_engine(
+        words: Arc<dyn words::Words>,
+        vocabulary: u64,
+        template: &str,
+        path: Option<&Path>,
+    ) -> Result<Self, LoadError> {
+        let files = path.map(source::beside).transpose()?.unwrap_or_default();
+        engine::load(words, vocabulary, template, &files)
     }
 
     /// Renders a conversation into the model's prompt text. Messages are objects as the OpenAI API has them (`role`,

@@ -424,9 +424,13 @@ typedef struct cascadia_engine_v1 {
 #define CASCADIA_FEATURE_PROMPT_LOGPROBS "prompt_logprobs"
 #define CASCADIA_FEATURE_MIN_TOKENS "min_tokens"
 #define CASCADIA_FEATURE_IGNORE_EOS "ignore_eos"
+#define CASCADIA_FEATURE_JSON_SCHEMA "json_schema" /* answers keep to a JSON Schema */
+#define CASCADIA_FEATURE_REGEX "regex"             /* answers keep to a regular expression */
+#define CASCADIA_FEATURE_EBNF "ebnf"               /* answers keep to a grammar in EBNF, the task's option `ebnf` */
 
 /* Keys of the card, all optional: context_length, max_tasks, vocab_size, device (full name), quantization, tokenizer
- * ("bytes": ids 0..255 are bytes; absent: from the model's files), chat_template (Jinja, where the files have none),
+ * ("bytes": ids 0..255 are bytes; "engine": the host asks the engine by cascadia.tokenize/1, which has vocab_size ids;
+ * absent: from the model's files), chat_template (Jinja, where the files have none),
  * features (array of names), notes (array of lines that an operator should read once). */
 typedef struct cascadia_model_card_v1 {
     uint32_t struct_size;

@@ -10,8 +10,8 @@ table! {
     /// `cascadia.model-card/1`: what the loaded model is and can do, as a JSON object.
     ///
     /// Keys (all optional): `context_length`, `max_tasks`, `vocab_size`, `device` (full name), `quantization`,
-    /// `tokenizer` (`bytes`: ids 0..255 are bytes; absent: from the model's files), `chat_template` (where the files have
-    /// none), `features` (array of names from [`features`]), `notes` (array of lines an operator should read once).
+    /// `tokenizer` (`bytes`: ids 0..255 are bytes; `engine`: the host asks the engine, by [`draft::tokenize`], which has
+    /// `vocab_size` ids; absent: from the model's files), `chat_template` (where the files have none), `features` (array of names from [`features`]), `notes` (array of lines an operator should read once).
     ModelCardV1 as "cascadia_model_card_v1" {
         /// Size of this struct as the plugin was built.
         struct_size: u32,
@@ -50,6 +50,12 @@ pub mod features {
     pub const MIN_TOKENS: &str = "min_tokens";
     /// `ignore_eos`.
     pub const IGNORE_EOS: &str = "ignore_eos";
+    /// Answers that keep to a JSON Schema ([`crate::abi::task::GRAMMAR_JSON_SCHEMA`]).
+    pub const JSON_SCHEMA: &str = "json_schema";
+    /// Answers that keep to a regular expression ([`crate::abi::task::GRAMMAR_REGEX`]).
+    pub const REGEX: &str = "regex";
+    /// Answers that keep to a grammar in extended Backus-Naur form, in the task's option `ebnf`.
+    pub const EBNF: &str = "ebnf";
 }
 
 table! {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, Stream, streamed, with};
 use cascadia_tests::http::Request;
-use cascadia_tests::{Host, Scrape, setup, sys, wait};
+use cascadia_tests::{Host, Scrape, TempDir, setup, sys, wait};
 use serde_json::{Value, json};
 
 /// A host with the plugin and the model; none where the test command has not brought them.
@@ -83,7 +83,11 @@ fn of_sixteen_streams_in_one_batch_five_are_given_up_and_freed() -> Result<()> {
     for stream in &mut streams {
         stream.pieces(1)?;
     }
-    assert_eq!(running(&host.scrape()), 16.0, "all sixteen at once");
+    let all = host.scrape();
+    assert_eq!(running(&all), 16.0, "all sixteen at once");
+    assert!(all.value("cascadia_engine_kv_blocks", &[]) > 16.0, "the library's blocks are counted");
+    let usage = |s: &Scrape| s.value("cascadia_engine_kv_cache_usage_ratio", &[]);
+    assert!((0.01..=1.0).contains(&usage(&all)), "{}", usage(&all));
     let five: Vec<Stream> = streams.drain(..5).collect();
     let mut cancelled = Vec::new();
     for (i, stream) in five.into_iter().enumerate() {
@@ -113,6 +117,7 @@ fn of_sixteen_streams_in_one_batch_five_are_given_up_and_freed() -> Result<()> {
     }
     let metrics = host.until("generations", 0.0, |s| s.value("cascadia_inflight_tasks", &[]));
     assert_eq!(running(&host.until("tasks in the engine", 0.0, running)), 0.0);
+    host.until("used part of the cache", 0.0, usage);
     assert_eq!((metrics.ended("length"), metrics.ended("cancelled"), metrics.all_ended()), (11.0, 5.0, 16.0));
     assert_eq!(metrics.value("cascadia_tasks_cancelled_total", &[]), 5.0);
     assert_eq!(metrics.value("cascadia_tasks_failed_total", &[]), 0.0);
@@ -122,6 +127,65 @@ fn of_sixteen_streams_in_one_batch_five_are_given_up_and_freed() -> Result<()> {
     // The places are usable again.
     let answer = host.post(CHAT, &ask("What is the capital of France?", &json!({"max_tokens": 32})))?;
     assert!(answer.content().contains("Paris"), "{}", answer.content());
+    Ok(())
+}
+
+#[test]
+fn choices_are_drawn_by_seed_and_what_the_library_lacks_is_refused_by_name() -> Result<()> {
+    let Some(host) = host(&["--plugin-opt", "ov-genai.cb=true", "--plugin-opt", "ov-genai.profile=exact"])
+    else {
+        return Ok(());
+    };
+    let drawn = json!({"temperature": 1.5, "top_p": 0.95, "top_k": 200, "min_p": 0.001, "seed": 7, "n": 3,
+        "frequency_penalty": 0.2, "presence_penalty": 0.2, "repetition_penalty": 1.05, "min_tokens": 4,
+        "max_tokens": 12, "ignore_eos": true, "logprobs": true});
+    let draw = || -> Result<Value> { Ok(host.post(CHAT, &ask("Tell a story.", &drawn))?.json()) };
+    let first = draw()?;
+    let texts = |answer: &Value| -> Vec<String> {
+        let choices = answer["choices"].as_array().cloned().unwrap_or_default();
+        choices.iter().map(|choice| choice["message"]["content"].to_string()).collect()
+    };
+    let found = texts(&first);
+    assert_eq!(found.len(), 3, "{first}");
+    assert!(found[0] != found[1] && found[1] != found[2], "{found:?}");
+    for token in first["choices"][0]["logprobs"]["content"].as_array().into_iter().flatten() {
+        assert!(token["logprob"].as_f64().is_some_and(|p| p < 0.0), "{token}");
+    }
+    let again = draw()?;
+    assert_eq!(texts(&again), found, "the same seed again");
+    // Each of the three begins with the same block of 32 tokens, which is there by now.
+    let details = |answer: &Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    assert!(details(&first) < details(&again), "{first} {again}");
+    assert!(details(&again).is_some_and(|n| n >= 32), "{again}");
+    assert!(host.scrape().value("cascadia_engine_tokens_cached", &[]) >= 64.0);
+    for (field, value) in
+        [("logit_bias", json!({"5": 1.0})), ("top_logprobs", json!(2)), ("typical_p", json!(0.5))]
+    {
+        let refused = ask("Hi", &json!({"logprobs": true, "temperature": 1.0, (field): value}));
+        let error = host.post(CHAT, &refused)?.error(400);
+        assert!(error["message"].as_str().is_some_and(|m| m.contains(field)), "{field}: {error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn proposed_and_accepted_tokens_are_counted_and_the_text_stays() -> Result<()> {
+    let exact = ["--plugin-opt", "ov-genai.profile=exact"];
+    let Some(plain) = host(&exact) else { return Ok(()) };
+    let question = ask("Count from one to five, three times.", &json!({"max_tokens": 80}));
+    let expected = plain.post(CHAT, &question)?.content();
+    drop(plain);
+    let options = [&exact[..], &["--plugin-opt", "ov-genai.cb-prompt-lookup=true"]].concat();
+    let Some(host) = host(&options) else { return Ok(()) };
+    let answer = host.post(CHAT, &question)?;
+    assert_eq!(answer.content(), expected);
+    let metrics = host.quiet();
+    let count = |name: &str| metrics.value(&format!("cascadia_plugin_ov_genai_{name}_total"), &[]);
+    let (proposed, accepted, steps) =
+        (count("proposed_tokens"), count("accepted_tokens"), count("inferences"));
+    let tokens = answer.completion_tokens() as f64;
+    assert!(accepted > 0.0 && accepted <= proposed, "{accepted} of {proposed}");
+    assert!(steps < tokens, "{steps} steps for {tokens} tokens");
     Ok(())
 }
 
@@ -144,5 +208,66 @@ fn an_isolated_engine_that_is_killed_comes_back_and_answers() -> Result<()> {
         other => Err(format!("{other:?}")),
     });
     assert!(answer.content().contains("Paris"), "{}", answer.content());
+    Ok(())
+}
+
+/// Texts that tokenizers get wrong.
+const HARD: [&str; 14] = [
+    "",
+    " ",
+    "  two  spaces ",
+    "a\n\n\tb\r\n",
+    "naïve café e\u{301}\u{200d}",
+    "日本語のテキスト。中文，한국어",
+    "🦀🏳️‍🌈👩‍👩‍👧‍👦",
+    "3.14159 0x1F 1,000,000 2026-11-30",
+    "fn main() { println!(\"{}\", 1 << 3); }",
+    "don't I'll we've SHOULDN'T",
+    "<|im_start|>user\nhi<|im_end|>",
+    "<|im_start |> <|im_end| >",
+    "العربية עברית हिन्दी ไทย",
+    "\u{feff}\u{a0}\u{3000}zero\u{200b}width",
+];
+
+#[test]
+fn a_folder_with_no_tokenizer_but_networks_is_served_by_the_engines_own() -> Result<()> {
+    let (Some(openvino), Some(model)) = (setup::openvino(), setup::model()) else { return Ok(()) };
+    let temp = TempDir::new();
+    let gguf = temp.path().join("m.gguf");
+    std::os::unix::fs::symlink(std::fs::canonicalize(model)?, &gguf)?;
+    let plugin = setup::plugin("ov_genai").display().to_string();
+    let openvino = format!("ov-genai.openvino-dir={}", openvino.display());
+    let start = |model: &std::path::Path, more: &[&str]| {
+        let model = model.display().to_string();
+        let exact = "ov-genai.profile=exact";
+        let fixed =
+            ["--plugin", &plugin, "--plugin-opt", &openvino, "--plugin-opt", exact, "--model", &model];
+        let host = Host::start(&[&fixed[..], &["--served-model-name", "smol"], more].concat());
+        host.ready();
+        host
+    };
+    let ask = |host: &Host| -> Result<(Vec<Value>, String)> {
+        let mut ids = Vec::new();
+        for text in HARD {
+            let found = host.post("/tokenize", &json!({"model": "smol", "prompt": text}))?;
+            assert_eq!(found.status(), 200, "{text:?}: {}", found.text());
+            let tokens = found.json()["tokens"].clone();
+            let back = host.post("/detokenize", &json!({"model": "smol", "tokens": tokens}))?.json();
+            assert!(text.contains("<|im_start|>") || back["prompt"] == text, "{text:?}: {back}");
+            ids.push(json!([text, tokens, back["prompt"]]));
+        }
+        let body = json!({"model": "smol", "temperature": 0, "max_tokens": 12, "prompt": "The capital of France is"});
+        Ok((ids, host.post("/v1/completions", &body)?.json()["choices"][0]["text"].to_string()))
+    };
+    // The library writes the networks of model and tokenizer beside the file that it was given.
+    let host = start(&gguf, &["--plugin-opt", "ov-genai.properties=enable_save_ov_model=YES"]);
+    let ours = ask(&host)?;
+    drop(host);
+    std::fs::remove_file(&gguf)?;
+    assert!(temp.path().join("openvino_detokenizer.xml").is_file());
+    let host = start(temp.path(), &[]);
+    let up = host.log_lines().into_iter().find(|line| line["message"] == "model is up");
+    assert_eq!(up.expect("PANIC: the log says when a model is up")["tokenizer"], "engine");
+    assert_eq!(ask(&host)?, ours);
     Ok(())
 }

@@ -54,6 +54,15 @@ pub(super) fn raise(
     let text = match (card.tokenizer.as_str(), &job.path) {
         ("bytes", _) => Text::bytes(&card.chat_template)
             .map_err(|e| fault(LoadStage::Build, format!("its model card is not usable: {}", chain(&e))))?,
+        ("engine", path) => {
+            let Some(words) = engine.words() else {
+                let message = "has the tokenizer of this model, which is not reached in a process of its own; \
+                               add a tokenizer.json to the folder, or serve it without --isolate";
+                return Err(fault(LoadStage::Build, message.to_owned()));
+            };
+            Text::of_engine(words, card.vocab_size, &card.chat_template, path.as_deref())
+                .map_err(|e| fault(LoadStage::Build, chain(&e)))?
+        }
         ("", Some(path)) => Text::open(path).map_err(|e| fault(LoadStage::Build, chain(&e)))?,
         ("", None) => {
             let message = format!("{} has no model files to take a tokenizer from; give --model", job.name);

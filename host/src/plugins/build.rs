@@ -67,7 +67,7 @@ pub struct Card {
     pub device: String,
     /// How weights and cache are stored.
     pub quantization: String,
-    /// `bytes`, or empty for the model's own.
+    /// `bytes`, `engine` for the one that the engine offers, or empty for that of the model's files.
     pub tokenizer: String,
     /// Chat template where the model's files have none.
     pub chat_template: String,

@@ -2,10 +2,12 @@
 //!
 //! Requests go in as `generate::Request`, what comes out is `generate::Piece`; nothing of the boundary is seen here.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::link::Link;
 use crate::generate::{Failure, Piece, Request};
+use crate::prompt::words::Words;
 
 /// Takes what an engine says during a step.
 pub trait Receiver {
@@ -75,6 +77,11 @@ pub trait Engine: Send + Sync {
 
     /// `[any]` The load, where the engine reports it. Does not block.
     fn load(&self) -> Load;
+
+    /// The engine's own tokenizer, where its plugin offers one. Usable from any thread; fails once the engine is closed.
+    fn words(&self) -> Option<Arc<dyn Words>> {
+        None
+    }
 
     /// `[control]` Ends all work and frees the engine; called by the driving thread after its last step.
     fn close(&self, deadline: Duration) -> Result<(), Failure>;

@@ -22,12 +22,15 @@ use parking_lot::RwLock;
 use super::breach;
 use super::engine::{Engine, Load, Next, Receiver, Taken};
 use super::failed::{Failed, failure};
+use super::instance::Instance;
 use super::link::Link;
 use super::load::Library;
 use super::services;
 use super::steps::SaidOut;
 use super::strict::{self, Call};
+use super::words::EngineWords;
 use crate::generate::{Bias, Failure, Finish, Logprobs, More, Piece, Request};
+use crate::prompt::words::Words;
 
 /// Takes the boundary's chunks as they are pushed.
 ///
@@ -48,19 +51,13 @@ pub(super) struct EngineHandle {
     library: Arc<Library>,
     link: &'static Link,
     /// None once destroyed. Calls hold it for reading; only `destroy` writes.
-    engine: RwLock<Option<Instance>>,
+    engine: Arc<RwLock<Option<Instance>>>,
     /// The same for the driving thread, which alone closes the engine and so needs no lock to step it: two locked
     /// instructions a step are a third of what a step costs at batch 1. Null once closing has begun.
     driven: AtomicPtr<c_void>,
     /// Where a failing step says why.
     said: SaidOut,
 }
-
-struct Instance(*mut c_void);
-// SAFETY: the boundary lets every call come from any thread; who may call when is kept by the lock and by the tags.
-unsafe impl Send for Instance {}
-// SAFETY: as above.
-unsafe impl Sync for Instance {}
 
 impl EngineHandle {
     /// # Safety
@@ -74,7 +71,7 @@ impl EngineHandle {
         EngineHandle {
             library,
             link,
-            engine: RwLock::new(Some(Instance(engine))),
+            engine: Arc::new(RwLock::new(Some(Instance(engine)))),
             driven: AtomicPtr::new(engine),
             said: link.steps.said_out(),
         }
@@ -226,6 +223,11 @@ impl Engine for EngineHandle {
             kv_blocks_total: out.kv_blocks_total,
             tokens_cached: out.tokens_cached,
         }
+    }
+
+    fn words(&self) -> Option<Arc<dyn Words>> {
+        let table = self.library.tokenize?;
+        Some(Arc::new(EngineWords::new(table, Arc::clone(&self.engine))))
     }
 
     fn close(&self, deadline: Duration) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use cascadia_plugin_api::abi::entry::{ABI_MAJOR, Entry, MAGIC, SYMBOL};
 use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::abi::plugin::{EngineInfo, PluginV1};
 use cascadia_plugin_api::abi::prim::Str;
+use cascadia_plugin_api::ext::draft::tokenize::TokenizeV1;
 use cascadia_plugin_api::ext::{LoadReportV1, ModelCardV1};
 use libloading::os::unix::{Library as Dynamic, RTLD_LOCAL, RTLD_NOW};
 
@@ -48,6 +49,7 @@ pub struct Library {
     pub(super) engine: &'static EngineV1,
     pub(super) card: Option<&'static ModelCardV1>,
     pub(super) report: Option<&'static LoadReportV1>,
+    pub(super) tokenize: Option<&'static TokenizeV1>,
     _library: ManuallyDrop<Dynamic>,
 }
 
@@ -114,6 +116,7 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
             engine: table(entry, ids::ENGINE).map_err(&missing)?,
             card: table(entry, ids::MODEL_CARD).ok(),
             report: table(entry, ids::LOAD_REPORT).ok(),
+            tokenize: table(entry, ids::TOKENIZE).ok(),
             path,
             manifest,
             proved,

@@ -48,7 +48,7 @@ fn build(folder: &Folder) -> Result<Text, LoadError> {
         ModelWrapper::WordLevel(_) => "WordLevel",
         ModelWrapper::Unigram(_) => "Unigram",
     };
-    let eos = ends::tidy(eos(folder, &library), vocab);
+    let eos = ends::tidy(eos(folder, &|text| library.token_to_id(text)), vocab);
     Ok(Text {
         template: template(folder)?,
         eos,
@@ -174,22 +174,23 @@ fn bos(folder: &Folder, library: &Library) -> Bos {
     }
 }
 
-fn eos(folder: &Folder, library: &Library) -> Vec<u32> {
+/// Ids that end a generation, by the model's files; `id` knows those of special tokens.
+pub(super) fn eos(folder: &Folder, id: &dyn Fn(&str) -> Option<u32>) -> Vec<u32> {
     let mut ids = Vec::new();
     let text_config = folder.config.get("text_config").unwrap_or(&Value::Null);
     for file in [&folder.generation_config, &folder.config, text_config] {
         let entry = &file["eos_token_id"];
         let one = std::slice::from_ref(entry);
         let numbers = entry.as_array().map_or(one, Vec::as_slice).iter().filter_map(Value::as_u64);
-        ids.extend(numbers.filter_map(|id| u32::try_from(id).ok()));
+        ids.extend(numbers.filter_map(|number| u32::try_from(number).ok()));
     }
     for name in ["eos_token", "eot_token"] {
-        ids.extend(special(folder, name).and_then(|text| library.token_to_id(&text)));
+        ids.extend(special(folder, name).and_then(|text| id(&text)));
     }
     ids
 }
 
-fn template(folder: &Folder) -> Result<Option<Template>, LoadError> {
+pub(super) fn template(folder: &Folder) -> Result<Option<Template>, LoadError> {
     let (mut default, mut tool_use) = (folder.template_file.clone(), None);
     for file in [&folder.template_json, &folder.tokenizer_config] {
         if default.is_some() {
@@ -216,7 +217,7 @@ fn stated(entry: &Value) -> (Option<String>, Option<String>) {
     (named("default"), named("tool_use"))
 }
 
-fn context(folder: &Folder) -> Option<u32> {
+pub(super) fn context(folder: &Folder) -> Option<u32> {
     const KEYS: &[&str] = &["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
     let text_config = folder.config.get("text_config").unwrap_or(&Value::Null);
     let stated = [text_config, &folder.config]

@@ -115,9 +115,17 @@ pub fn read(path: &Path) -> Result<Source, SourceError> {
 fn read_folder(path: &Path) -> Result<Folder, SourceError> {
     let tokenizer = bytes(&path.join("tokenizer.json"), MAX_TOKENIZER)?
         .ok_or_else(|| SourceError::NoTokenizer { path: path.to_owned() })?;
+    Ok(Folder { tokenizer, ..beside(path)? })
+}
+
+/// What a folder has beside a tokenizer, which is left empty; of a file, nothing.
+pub(super) fn beside(path: &Path) -> Result<Folder, SourceError> {
+    if !path.is_dir() {
+        return Ok(Folder::default());
+    }
     Ok(Folder {
         name: path.file_name().map(|name| name.to_string_lossy().into_owned()),
-        tokenizer,
+        tokenizer: Vec::new(),
         tokenizer_config: json(&path.join("tokenizer_config.json"))?,
         special_tokens: json(&path.join("special_tokens_map.json"))?,
         config: json(&path.join("config.json"))?,

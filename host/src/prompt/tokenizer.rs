@@ -1,4 +1,5 @@
-//! From text to token ids: the tokenizers library for byte-level BPE and `tokenizer.json`, our own SentencePiece BPE.
+//! From text to token ids: the tokenizers library for byte-level BPE and `tokenizer.json`, our own SentencePiece BPE, or
+//! the engine.
 //!
 //! Invariant: the ids that `encode` returns lie inside `pieces`.
 
@@ -6,6 +7,7 @@ use std::sync::Arc;
 
 use super::pieces::Pieces;
 use super::spm::Spm;
+use super::words::Words;
 
 /// Bytes of a text. Requests are far below; the encoders count in 32 bits.
 const MAX_TEXT: usize = 1 << 30;
@@ -17,6 +19,8 @@ pub(super) enum Encoder {
     Spm(Spm),
     /// Each byte is its own id.
     Bytes,
+    /// The engine's.
+    Words(Arc<dyn Words>),
 }
 
 /// What a raw prompt gets in front.
@@ -24,7 +28,7 @@ pub(super) enum Encoder {
 pub(super) enum Bos {
     Never,
     Id(u32),
-    /// Whatever the post-processor of `tokenizer.json` adds.
+    /// Whatever the post-processor of `tokenizer.json`, or the engine, adds.
     Library,
 }
 
@@ -48,6 +52,15 @@ impl Tokenizer {
             }
             Encoder::Spm(spm) => spm.encode(text),
             Encoder::Bytes => text.bytes().map(u32::from).collect(),
+            Encoder::Words(words) => {
+                let ids = words.encode(text, add_special && self.bos == Bos::Library)?;
+                match ids.iter().find(|id| **id as usize >= self.pieces.len()) {
+                    Some(id) => {
+                        return Err(format!("the engine gave id {id}, which it has no token for").into());
+                    }
+                    None => ids,
+                }
+            }
         };
         if let Bos::Id(bos) = self.bos
             && add_special

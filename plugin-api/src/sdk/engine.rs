@@ -185,7 +185,8 @@ pub struct Card {
     pub device: String,
     /// How weights and cache are stored.
     pub quantization: String,
-    /// Empty: the host takes the tokenizer from the model's files. `bytes`: token ids 0..255 are bytes.
+    /// Empty: the host takes the tokenizer from the model's files. `bytes`: token ids 0..255 are bytes. `engine`: the host
+    /// asks the engine ([`super::Tokenize`]); `vocab_size` then says how many ids there are.
     pub tokenizer: String,
     /// Chat template to use when the model's files have none.
     pub chat_template: String,

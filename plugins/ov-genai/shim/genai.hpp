@@ -9,6 +9,7 @@
 #include <openvino/openvino.hpp>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace ov::genai {
@@ -33,6 +34,34 @@ struct SchedulerConfig {
     alignas(16) unsigned char storage[512] = {};
     std::string to_string() const;
 };
+
+class Tokenizer;
+
+// Opaque. Made from a map by the library, copied and destroyed by it; its real size was 200 to 400 bytes. ov::Any
+// compares types by name, and reads the value through a virtual function of ours, so the slack does no harm.
+class StructuredOutputConfig {
+    alignas(16) unsigned char storage[1024];
+
+public:
+    StructuredOutputConfig(const ov::AnyMap&);
+    StructuredOutputConfig(const StructuredOutputConfig&);
+    ~StructuredOutputConfig();
+    void validate(Tokenizer&) const;
+};
+
+// One shared_ptr in all versions; its destructor is the library's.
+class Tokenizer {
+    std::shared_ptr<void> impl;
+
+public:
+    Tokenizer(const Tokenizer&) = default;
+    ~Tokenizer();
+    const std::vector<std::string>& get_vocab_vector() const;
+};
+
+// Names the draft model for a pipeline's properties.
+std::pair<std::string, ov::Any> draft_model(const std::filesystem::path& models_path, const std::string& device,
+                                            const ov::AnyMap& properties);
 
 // A prefix of the real struct: later versions appended a vector that stays empty for language models.
 struct GenerationOutput {
@@ -69,6 +98,7 @@ public:
                                const std::string& device, const ov::AnyMap& properties,
                                const ov::AnyMap& tokenizer_properties, const ov::AnyMap& vision_properties);
     GenerationConfig get_config() const;
+    Tokenizer get_tokenizer() const;
     PipelineMetrics get_metrics() const;
     GenerationHandle add_request(uint64_t id, const ov::Tensor& ids, const GenerationConfig&);
     void step();

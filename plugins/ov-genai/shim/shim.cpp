@@ -19,6 +19,8 @@
 #include <vector>
 
 #include "genai.hpp"
+#include "guarded.hpp"
+#include "words.hpp"
 
 using namespace ov::genai;
 
@@ -52,27 +54,6 @@ constexpr Layout LAYOUTS[] = {
     {202603, 202604, 0, 8, 16, 48, 144, 152, 40},
 };
 constexpr std::string_view SUPPORTED = "2026.2 to 2026.4";
-
-void put(cgn_text* to, std::string_view text) noexcept {
-    if (!to) return;
-    to->len = text.size();
-    if (!to->at || to->cap == 0) return;
-    size_t n = std::min(text.size(), to->cap - 1);
-    std::memcpy(to->at, text.data(), n);
-    to->at[n] = 0;
-}
-
-template <class Body>
-int guarded(cgn_text* err, Body&& body) noexcept {
-    try {
-        return body();
-    } catch (const std::exception& e) {
-        put(err, e.what());
-    } catch (...) {
-        put(err, "the library threw something that is no std::exception");
-    }
-    return -1;
-}
 
 int core_version() {
     int year = 0, minor = 0;
@@ -140,6 +121,12 @@ ov::AnyMap any_map(const cgn_value* values, size_t count) {
         case CGN_FLOAT: slot = v->real; break;
         case CGN_TEXT: slot = std::string(v->text); break;
         case CGN_IDS: slot = std::set<int64_t>(v->ids, v->ids + v->count); break;
+        case CGN_GRAMMAR: {
+            map.erase(v->key);
+            const ov::AnyMap kind{{v->key, std::string(v->text)}};
+            map["structured_output_config"] = StructuredOutputConfig(kind);
+            break;
+        }
         default: throw std::invalid_argument("value kind " + std::to_string(v->kind) + " of " + v->key);
         }
     }
@@ -167,7 +154,7 @@ void cancel_running(GenerationHandleImpl& handle) {
 
 extern "C" {
 
-uint32_t cgn_abi() { return 1; }
+uint32_t cgn_abi() { return 2; }
 
 int cgn_version(cgn_text* build) {
     return guarded(build, [&] {
@@ -191,15 +178,35 @@ int cgn_sched_selftest(cgn_text* dump, cgn_text* err) {
 }
 
 int cgn_open(const char* path, const char* device, const cgn_scheduler* scheduler, const cgn_value* properties,
-             size_t count, int allow_untested, cgn_pipeline** out, cgn_text* err) {
+             size_t count, const char* draft, const char* draft_device, int allow_untested, cgn_pipeline** out,
+             cgn_text* err) {
     return guarded(err, [&] {
         const int version = core_version();
         const SchedulerConfig config = fill(layout(version, allow_untested != 0), *scheduler);
-        *out = new cgn_pipeline{ContinuousBatchingPipeline(std::filesystem::path(path), config, std::string(device),
-                                                           any_map(properties, count), {}, {}),
-                                version,
-                                {}};
+        ov::AnyMap map = any_map(properties, count);
+        if (draft) {
+            const ov::AnyMap own = map;
+            map.insert(draft_model(std::filesystem::path(draft), std::string(draft_device), own));
+        }
+        // Whoever keeps the networks that the library makes of a GGUF wants those of its tokenizer too.
+        ov::AnyMap words;
+        if (const auto save = map.find("enable_save_ov_model"); save != map.end()) words.insert(*save);
+        *out = new cgn_pipeline{
+            ContinuousBatchingPipeline(std::filesystem::path(path), config, std::string(device), map, words, {}),
+            version,
+            {}};
         return 0;
+    });
+}
+
+int cgn_has_vocabulary(cgn_pipeline* pipeline, cgn_text* err) {
+    return guarded(err, [&] {
+        try {
+            return pipeline->inner.get_tokenizer().get_vocab_vector().empty() ? 0 : 1;
+        } catch (const ov::Exception&) {
+            // That is how the library says that it has no tokenizer.
+            return 0;
+        }
     });
 }
 
@@ -223,6 +230,12 @@ int cgn_add(cgn_pipeline* pipeline, uint64_t id, const int64_t* ids, size_t coun
     return guarded(err, [&] {
         ov::Tensor prompt(ov::element::i64, ov::Shape{1, count});
         std::copy_n(ids, count, prompt.data<int64_t>());
+        // A grammar that does not compile would fail in a step, and take every request with it.
+        for (const cgn_value* v = settings; v != settings + settings_count; ++v) {
+            if (v->kind != CGN_GRAMMAR) continue;
+            Tokenizer tokenizer = pipeline->inner.get_tokenizer();
+            StructuredOutputConfig(ov::AnyMap{{v->key, std::string(v->text)}}).validate(tokenizer);
+        }
         // From the pipeline's own, as a GenerationConfig can only be made by the library.
         GenerationConfig config = pipeline->inner.get_config();
         config.update_generation_config(any_map(settings, settings_count));
@@ -292,6 +305,45 @@ void cgn_drop(cgn_request* request) {
         // Older libraries noticed a dropped handle by themselves; saying so is right for all.
         cancel_running(*request->handle);
         delete request;
+        return 0;
+    });
+}
+
+int cgn_words_open(const char* folder, const char* extension, cgn_words** out, cgn_text* err) {
+    return guarded(err, [&] {
+        *out = new cgn_words(folder, extension);
+        return 0;
+    });
+}
+
+void cgn_words_close(cgn_words* words) {
+    guarded(nullptr, [&] {
+        delete words;
+        return 0;
+    });
+}
+
+size_t cgn_words_vocabulary(const cgn_words* words) { return words->vocabulary; }
+
+void cgn_words_template(const cgn_words* words, cgn_text* text) { put(text, words->chat_template); }
+
+size_t cgn_words_special(const cgn_words* words, int64_t* ids, size_t cap) {
+    std::copy_n(words->special.begin(), std::min(cap, words->special.size()), ids);
+    return words->special.size();
+}
+
+int cgn_words_encode(cgn_words* words, const char* text, size_t len, int64_t* ids, size_t cap, size_t* count,
+                     cgn_text* err) {
+    return guarded(err, [&] {
+        *count = words->encode(std::string(text, len), ids, cap);
+        return 0;
+    });
+}
+
+int cgn_words_decode(cgn_words* words, const int64_t* ids, size_t rows, size_t width, char* bytes, size_t cap,
+                     size_t* ends, cgn_text* err) {
+    return guarded(err, [&] {
+        words->decode(ids, rows, width, bytes, cap, ends);
         return 0;
     });
 }

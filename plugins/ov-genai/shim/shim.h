@@ -19,14 +19,24 @@ struct cgn_text {
 };
 
 // ov::Any compares types exactly: a count given as int64 is refused where the library reads size_t.
-enum cgn_kind : uint32_t { CGN_BOOL = 0, CGN_INT = 1, CGN_SIZE = 2, CGN_FLOAT = 3, CGN_TEXT = 4, CGN_IDS = 5 };
+// CGN_GRAMMAR is the library's own configuration of structured output: the text is of the kind that the key names, one
+// of json_schema, regex and grammar (EBNF); at most one a request.
+enum cgn_kind : uint32_t {
+    CGN_BOOL = 0,
+    CGN_INT = 1,
+    CGN_SIZE = 2,
+    CGN_FLOAT = 3,
+    CGN_TEXT = 4,
+    CGN_IDS = 5,
+    CGN_GRAMMAR = 6
+};
 
 struct cgn_value {
     const char* key;
     uint32_t kind;        // cgn_kind
     float real;           // CGN_FLOAT
     int64_t integer;      // CGN_BOOL, CGN_INT, CGN_SIZE
-    const char* text;     // CGN_TEXT
+    const char* text;     // CGN_TEXT, CGN_GRAMMAR
     const int64_t* ids;   // CGN_IDS, a set: order and repeats are lost
     size_t count;
 };
@@ -60,6 +70,7 @@ struct cgn_metrics {
 
 struct cgn_pipeline;
 struct cgn_request;
+struct cgn_words;
 
 uint32_t cgn_abi();
 // The core library's version as year * 100 + minor, its build text into `build`.
@@ -69,8 +80,13 @@ int cgn_check(int allow_untested, cgn_text* err);
 // The library's own reading of a SchedulerConfig that was filled by the table: for a person and for tests.
 int cgn_sched_selftest(cgn_text* dump, cgn_text* err);
 
+// With `draft` a second model, a folder with both networks of its tokenizer, proposes tokens; it runs on `draft_device`
+// with the same device properties. The main model then needs its tokenizer too.
 int cgn_open(const char* path, const char* device, const cgn_scheduler* scheduler, const cgn_value* properties,
-             size_t count, int allow_untested, cgn_pipeline** out, cgn_text* err);
+             size_t count, const char* draft, const char* draft_device, int allow_untested, cgn_pipeline** out,
+             cgn_text* err);
+// 1 if the pipeline has a vocabulary, without which it cannot keep to a grammar.
+int cgn_has_vocabulary(cgn_pipeline* pipeline, cgn_text* err);
 void cgn_close(cgn_pipeline* pipeline);   // requests may outlive it
 int cgn_add(cgn_pipeline* pipeline, uint64_t id, const int64_t* ids, size_t count, const cgn_value* settings,
             size_t settings_count, cgn_request** out, cgn_text* err);
@@ -81,6 +97,23 @@ int cgn_read_metrics(cgn_pipeline* pipeline, cgn_metrics* out, cgn_text* err);
 int cgn_poll(cgn_request* request, int64_t* ids, float* logprobs, size_t cap, cgn_progress* out, cgn_text* err);
 int cgn_cancel(cgn_request* request, cgn_text* err);   // the pipeline lets go of it in its next step
 void cgn_drop(cgn_request* request);                   // at any time; an unfinished one is cancelled
+
+// A tokenizer as two OpenVINO networks, openvino_tokenizer.xml and openvino_detokenizer.xml of `folder`; `extension` is
+// the library with their operations. Its calls may come from any thread, one at a time each.
+int cgn_words_open(const char* folder, const char* extension, cgn_words** out, cgn_text* err);
+void cgn_words_close(cgn_words* words);
+size_t cgn_words_vocabulary(const cgn_words* words);
+void cgn_words_template(const cgn_words* words, cgn_text* text);   // of chats; empty if none
+// Ids of special tokens; as many as fit. Answers how many there are.
+size_t cgn_words_special(const cgn_words* words, int64_t* ids, size_t cap);
+// Ids of a text (UTF-8), with what the network puts in front and behind. `count` is how many there are; where more than
+// `cap`, call again.
+int cgn_words_encode(cgn_words* words, const char* text, size_t len, int64_t* ids, size_t cap, size_t* count,
+                     cgn_text* err);
+// The bytes of `rows` rows of `width` ids each, special tokens as their text, broken characters as they are. All of
+// them lie one after the other in `bytes`, and `ends` has where each ends; where the last is beyond `cap`, call again.
+int cgn_words_decode(cgn_words* words, const int64_t* ids, size_t rows, size_t width, char* bytes, size_t cap,
+                     size_t* ends, cgn_text* err);
 
 }  // extern "C"
 

@@ -12,12 +12,14 @@ use crate::options::Options;
 use crate::pipeline::{self, Pipeline};
 use crate::source::{Ready, Source};
 use crate::surroundings;
+use crate::whole::Whole;
+use crate::words::{self, Tokenizer};
 
 /// Builds one engine.
 pub(crate) struct Genai {
     worker: Worker,
     options: Options,
-    loaded: Option<(Pipeline, Facts)>,
+    loaded: Option<(Pipeline, Facts, Option<Tokenizer>)>,
 }
 
 impl Genai {
@@ -45,11 +47,11 @@ impl Builder for Genai {
         }
         let source = Source::of(&shard.path, self.options.gguf_loader)?;
         progress.report("runtime", 0, 2)?;
-        let (shim, version, _) = open_runtime(&self.options)?;
+        let (shim, version, runtime) = open_runtime(&self.options)?;
         let Ready { path, note } = source.ready(&shard.path, &self.options, progress)?;
         progress.report("model", 1, 2)?;
         let o = &self.options;
-        let pipeline = Pipeline::open(
+        let mut pipeline = Pipeline::open(
             &shim,
             &pipeline::Options {
                 model: path,
@@ -57,21 +59,29 @@ impl Builder for Genai {
                 profile: o.profile,
                 scheduler: o.scheduler,
                 properties: o.properties.clone(),
-                prompt_lookup: false,
+                proposer: o.proposer.clone(),
                 allow_untested: o.allow_untested,
             },
         )
         .map_err(|e| Error::backend(e.to_string()))?;
         progress.report("model", 2, 2)?;
-        self.loaded = Some((pipeline, Facts { version, weights: note }));
+        let has_vocabulary = pipeline.has_vocabulary().map_err(|e| Error::backend(e.to_string()))?;
+        let tokenizer = match Tokenizer::is_needed(&shard.path) {
+            true => {
+                Some(Tokenizer::open(&shim, &shard.path, &runtime.genai.with_file_name(words::EXTENSION))?)
+            }
+            false => None,
+        };
+        self.loaded = Some((pipeline, Facts { version, weights: note, has_vocabulary }, tokenizer));
         Ok(())
     }
 
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
-        let (pipeline, facts) =
+        let (pipeline, facts, tokenizer) =
             self.loaded.ok_or_else(|| Error::new(code::CLOSED, "the model was not loaded before build"))?;
         let max_waiting = self.options.max_waiting;
-        Ok(Box::new(Serial::new(Batch::new(pipeline, self.options, facts, self.worker), max_waiting)))
+        let batch = Serial::new(Batch::new(pipeline, self.options, facts, self.worker), max_waiting);
+        Ok(Box::new(Whole { batch, tokenizer }))
     }
 }
 

@@ -13,11 +13,11 @@ use cascadia_plugin_api::sdk::{
     SerialEngine, Sink, Task, Worker, log, now_ns,
 };
 
+use crate::cache::Blocks;
 use crate::options::Options;
-use crate::pipeline::{Cache, Pipeline, Profile, Progress, Request, Sampling, Token};
-
-/// Tokens of a KV block of OpenVINO's CPU device (measured on 2026.4.1; not exported by the library).
-const BLOCK: usize = 32;
+use crate::pipeline::{Grammar, Pipeline, Profile, Progress, Request, Sampling, Token};
+use crate::prefix::{Prefix, Taken};
+use crate::speculate::Speculation;
 
 /// What is known once the model is loaded.
 #[derive(Debug, Clone)]
@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) version: String,
     /// What became of the weights, for the operator.
     pub(crate) weights: Option<String>,
+    /// The library has the model's vocabulary, and so can keep an answer to a grammar.
+    pub(crate) has_vocabulary: bool,
 }
 
 /// All generations of one pipeline.
@@ -36,12 +38,24 @@ pub(crate) struct Batch {
     running: BTreeMap<u64, Running>,
     /// Cancelled requests still hold cache.
     owes_step: bool,
+    blocks: Blocks,
+    /// Where the library caches prefixes and the size of a block is known.
+    prefix: Option<Prefix>,
+    speculation: Option<Speculation>,
     metrics: Metrics,
 }
 
 struct Running {
     request: Request,
     prompt: usize,
+    /// Prompt and answer, where somebody counts by them.
+    text: Vec<u32>,
+    keeps_text: bool,
+    /// Of the prompt, where it is known.
+    cached: Option<usize>,
+    taken: Taken,
+    /// Tokens that the answer may have.
+    most: usize,
     generated: usize,
     stops: Vec<u32>,
     reported: bool,
@@ -58,6 +72,7 @@ struct Metrics {
 /// What never changes and decides whether a task is taken.
 pub(crate) struct Limits {
     context: usize,
+    grammars: bool,
 }
 
 impl Batch {
@@ -75,7 +90,19 @@ impl Batch {
                 &[],
             ),
         };
-        Batch { pipeline, options, facts, running: BTreeMap::new(), owes_step: false, metrics }
+        let o = &options;
+        let speculation = Speculation::new(&worker, &o.proposer, o.proposed, o.ngram);
+        Batch {
+            pipeline,
+            options,
+            facts,
+            running: BTreeMap::new(),
+            owes_step: false,
+            blocks: Blocks::default(),
+            prefix: None,
+            speculation,
+            metrics,
+        }
     }
 
     /// Most generations at once.
@@ -88,6 +115,10 @@ impl Batch {
         self.pipeline.step().map_err(failed)?;
         self.metrics.steps.add(1.0);
         let numbers = self.pipeline.metrics().map_err(failed)?;
+        self.blocks.take(&numbers);
+        if let Some(prefix) = &mut self.prefix {
+            prefix.fit(usize::try_from(self.blocks.total() - self.blocks.used()).unwrap_or(usize::MAX));
+        }
         self.metrics.cache_usage.set(f64::from(numbers.cache_usage) / 100.0);
         self.metrics.cache_bytes.set(numbers.cache_bytes as f64);
         Ok(())
@@ -97,15 +128,26 @@ impl Batch {
     fn deliver(&mut self, sink: &mut Sink) -> Result<()> {
         let mut news = Vec::new();
         for (task, running) in &mut self.running {
-            if let Some(piece) = running.poll(*task)? {
-                news.push(piece);
+            let before = running.generated;
+            let Some(piece) = running.poll(*task)? else { continue };
+            if let Some(speculation) = &self.speculation {
+                let got = piece.tokens.len() + usize::from(piece.stop_token.is_some());
+                if before > 0 && got > 0 {
+                    speculation.count(&running.text, running.most - before.min(running.most), got);
+                }
             }
+            if running.keeps_text {
+                running.text.extend(piece.tokens.iter().chain(&piece.stop_token));
+            }
+            news.push(piece);
         }
         let chunks: Vec<Chunk<'_>> = news.iter().map(News::chunk).collect();
         sink.push(&chunks);
         for piece in &news {
-            if piece.is_last() {
-                self.running.remove(&piece.task);
+            if piece.is_last()
+                && let Some(running) = self.running.remove(&piece.task)
+            {
+                running.leave(self.prefix.as_mut());
             }
         }
         Ok(())
@@ -113,6 +155,13 @@ impl Batch {
 }
 
 impl Running {
+    /// What it computed is for later ones; of its last token that is nothing.
+    fn leave(self, prefix: Option<&mut Prefix>) {
+        if let Some(prefix) = prefix {
+            prefix.end(&self.text[..self.text.len().saturating_sub(1)], self.taken);
+        }
+    }
+
     fn poll(&mut self, task: u64) -> Result<Option<News>> {
         let mut tokens: Vec<Token> = Vec::new();
         let progress = self.request.poll(&mut tokens).map_err(|e| Error::backend(e.to_string()))?;
@@ -125,8 +174,9 @@ impl Running {
             return Ok(None);
         }
         self.generated += tokens.len();
-        let prompt_tokens =
-            if std::mem::replace(&mut self.reported, true) { None } else { u32::try_from(self.prompt).ok() };
+        let first = !std::mem::replace(&mut self.reported, true);
+        let count = |n: usize| u32::try_from(n).ok().filter(|_| first);
+        let (prompt_tokens, cached_tokens) = (count(self.prompt), self.cached.and_then(count));
         let logprobs = if self.logprobs { tokens.iter().map(|t| t.logprob).collect() } else { Vec::new() };
         let error = (progress == Progress::OutOfCache).then(|| {
             Error::new(
@@ -135,12 +185,17 @@ impl Running {
             )
         });
         let tokens = tokens.iter().map(|t| t.id).collect();
-        Ok(Some(News { task, tokens, logprobs, prompt_tokens, stop_token, progress, error, at: now_ns() }))
-    }
-
-    /// KV blocks that it uses.
-    fn blocks(&self) -> usize {
-        (self.prompt + self.generated).div_ceil(BLOCK)
+        Ok(Some(News {
+            task,
+            tokens,
+            logprobs,
+            prompt_tokens,
+            cached_tokens,
+            stop_token,
+            progress,
+            error,
+            at: now_ns(),
+        }))
     }
 }
 
@@ -150,6 +205,7 @@ struct News {
     tokens: Vec<u32>,
     logprobs: Vec<f32>,
     prompt_tokens: Option<u32>,
+    cached_tokens: Option<u32>,
     stop_token: Option<u32>,
     progress: Progress,
     error: Option<Error>,
@@ -174,6 +230,7 @@ impl News {
             tokens: &self.tokens,
             logprobs: &self.logprobs,
             prompt_tokens: self.prompt_tokens,
+            cached_tokens: self.cached_tokens,
             stop_token: self.stop_token,
             finish,
             timestamp_ns: self.at,
@@ -186,7 +243,7 @@ impl SerialEngine for Batch {
     type Limits = Limits;
 
     fn limits(&self) -> Limits {
-        Limits { context: self.options.context_length as usize }
+        Limits { context: self.options.context_length as usize, grammars: self.facts.has_vocabulary }
     }
 
     fn check(limits: &Limits, task: &Task) -> Result<()> {
@@ -198,7 +255,14 @@ impl SerialEngine for Batch {
         }
         let s = &task.sampling;
         let lacking = [
-            (task.grammar.0 != GrammarKind::None, "structured output"),
+            (
+                grammar(task).is_none() && task.grammar.0 != GrammarKind::None,
+                "grammars other than JSON Schema and regex",
+            ),
+            (
+                grammar(task).is_some() && !limits.grammars,
+                "structured output without a tokenizer of the model's own",
+            ),
             (task.attachments > 0, "attachments"),
             (!task.adapter.is_empty(), "adapters"),
             (task.logprobs.is_some_and(|n| n > 0), "log-probabilities of alternatives"),
@@ -213,22 +277,45 @@ impl SerialEngine for Batch {
     fn warmup(&mut self, progress: &Report) -> Result<()> {
         progress.report("warmup", 0, 1)?;
         // The first inference of each kind makes kernels; the first request would pay for both.
-        let sampling = Sampling { max_tokens: 2, eos: Some(0), ignore_eos: true, ..Sampling::default() };
+        let assistant = self.speculation.as_ref().map(Speculation::settings);
+        let sampling =
+            Sampling { max_tokens: 2, eos: Some(0), ignore_eos: true, assistant, ..Sampling::default() };
         let failed = |e: crate::pipeline::Error| Error::backend(format!("warm-up: {e}"));
         let mut request = self.pipeline.add(&[1; 8], &sampling).map_err(failed)?;
         let mut tokens = Vec::new();
         while request.poll(&mut tokens).map_err(failed)? == Progress::Running {
             self.infer()?;
+            let numbers = self.pipeline.metrics().map_err(failed)?;
+            self.blocks.learn(&numbers);
+        }
+        self.blocks.rest();
+        if self.options.scheduler.prefix_caching && self.options.device == "CPU" && self.blocks.total() > 0 {
+            self.prefix = Some(Prefix::default());
         }
         progress.report("warmup", 1, 1)
     }
 
     fn start(&mut self, task: Task, sink: &mut Sink) {
-        match self.pipeline.add(&task.tokens, &sampling(&task)) {
+        let assistant = self.speculation.as_ref().map(Speculation::settings);
+        let sampling = Sampling { assistant, ..sampling(&task) };
+        match self.pipeline.add(&task.tokens, &sampling) {
             Ok(request) => {
+                let (cached, taken) = match &mut self.prefix {
+                    Some(prefix) => {
+                        let (cached, taken) = prefix.begin(&task.tokens);
+                        (Some(cached), taken)
+                    }
+                    None => (None, Taken::default()),
+                };
+                let keeps_text = self.prefix.is_some() || self.speculation.is_some();
                 let running = Running {
                     request,
                     prompt: task.tokens.len(),
+                    text: if keeps_text { task.tokens } else { Vec::new() },
+                    keeps_text,
+                    cached,
+                    taken,
+                    most: sampling.max_tokens,
                     generated: 0,
                     stops: task.stop_tokens,
                     reported: false,
@@ -250,9 +337,12 @@ impl SerialEngine for Batch {
         self.owes_step = false;
         self.infer()?;
         self.deliver(sink)?;
-        if self.running.is_empty() && !self.options.scheduler.prefix_caching {
-            // The library's number is that of the step's beginning, and no later step would correct it.
-            self.metrics.cache_usage.set(0.0);
+        if self.running.is_empty() && !self.owes_step {
+            self.blocks.rest();
+            if !self.options.scheduler.prefix_caching {
+                // The library's number is that of the step's beginning, and no later step would correct it.
+                self.metrics.cache_usage.set(0.0);
+            }
         }
         Ok(if self.running.is_empty() { Next::Idle } else { Next::More })
     }
@@ -262,6 +352,7 @@ impl SerialEngine for Batch {
         if let Err(error) = running.request.cancel() {
             log(Level::Warn, "engine", "cancel failed", &[("error", &error.to_string())]);
         }
+        running.leave(self.prefix.as_mut());
         self.owes_step = true;
         sink.push(&[Chunk { task, finish: Finish::Cancelled, ..Chunk::default() }]);
     }
@@ -280,38 +371,37 @@ impl SerialEngine for Batch {
             Profile::Exact => "f32 inference, f32 KV cache",
             Profile::Default | Profile::Fast => "the library's choice for the device",
         };
+        let mut features = vec![
+            features::SAMPLING,
+            features::MIN_P,
+            features::PENALTIES,
+            features::REPETITION_PENALTY,
+            features::SEED,
+            features::LOGPROBS,
+            features::MIN_TOKENS,
+            features::IGNORE_EOS,
+        ];
+        if self.facts.has_vocabulary {
+            features.extend([features::JSON_SCHEMA, features::REGEX, features::EBNF]);
+        }
         Card {
             context_length: self.options.context_length.into(),
             max_tasks: (self.width() + self.options.max_waiting) as u64,
             device: self.options.device.clone(),
             quantization: cache.to_owned(),
-            features: vec![
-                features::SAMPLING,
-                features::MIN_P,
-                features::PENALTIES,
-                features::REPETITION_PENALTY,
-                features::SEED,
-                features::LOGPROBS,
-                features::MIN_TOKENS,
-                features::IGNORE_EOS,
-            ],
+            features,
             notes,
             ..Card::default()
         }
     }
 
     fn load(&self) -> Load {
-        let blocks = match self.options.scheduler.cache {
-            Cache::Blocks(n) => n,
-            // Their number is the library's own affair; its usage is on /metrics as it reports it.
-            Cache::Grow | Cache::Gigabytes(_) => 0,
-        };
         Load {
             running: u32::try_from(self.running.len()).unwrap_or(u32::MAX),
             waiting: 0,
-            kv_blocks_used: self.running.values().map(Running::blocks).sum::<usize>() as u64,
-            kv_blocks_total: blocks as u64,
-            tokens_cached: 0,
+            kv_blocks_used: self.blocks.used(),
+            kv_blocks_total: self.blocks.total(),
+            tokens_cached: self.prefix.as_ref().map_or(0, Prefix::tokens),
         }
     }
 }
@@ -336,5 +426,19 @@ fn sampling(task: &Task) -> Sampling {
         ignore_eos: task.ignore_eos,
         logprobs: task.logprobs.is_some(),
         assistant: None,
+        grammar: grammar(task),
+    }
+}
+
+/// What the library can keep to: none where it cannot, or where nothing is asked for.
+fn grammar(task: &Task) -> Option<Grammar> {
+    let text = || task.grammar.1.clone();
+    match task.grammar.0 {
+        GrammarKind::JsonSchema => Some(Grammar::JsonSchema(text())),
+        GrammarKind::Regex => Some(Grammar::Regex(text())),
+        GrammarKind::None => {
+            task.options.iter().find(|(key, _)| key == "ebnf").map(|(_, text)| Grammar::Ebnf(text.clone()))
+        }
+        _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Speaks to `shim/shim.h`, line by line, and makes it safe. With `ffi/devices.rs` the only file of
+//! Speaks to `shim/shim.h`, line by line, and makes it safe. With `ffi/devices.rs` and `ffi/words.rs` the only file of
 //! this plugin with `unsafe`.
 //!
 //! Invariants: a [`Shim`] has the revision of `shim.h` that this file repeats; libraries are never closed, so its
@@ -18,8 +18,9 @@ pub(crate) mod devices;
 pub(crate) mod system;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 /// Longer error texts are cut; OpenVINO's own are a few hundred bytes.
 const TEXT: usize = 4096;
 
@@ -99,7 +100,7 @@ pub(crate) struct Metrics {
     pub(crate) max_cache_usage: f32,
     /// Duration of the last inference in microseconds.
     pub(crate) step_us: f32,
-    reserved: u32,
+    pub(crate) reserved: u32,
     /// Bytes allocated for the cache.
     pub(crate) cache_bytes: usize,
 }
@@ -113,6 +114,8 @@ pub(crate) enum Value {
     Float(f32),
     Text(CString),
     Ids(Vec<i64>),
+    /// What an answer must keep to; the key says of which kind it is.
+    Grammar(CString),
 }
 
 /// A named value.
@@ -146,8 +149,9 @@ functions! {
     cgn_version(*mut RawText) -> c_int;
     cgn_check(c_int, *mut RawText) -> c_int;
     cgn_sched_selftest(*mut RawText, *mut RawText) -> c_int;
-    cgn_open(*const c_char, *const c_char, *const Scheduler, *const RawValue, usize, c_int, *mut *mut c_void,
-        *mut RawText) -> c_int;
+    cgn_open(*const c_char, *const c_char, *const Scheduler, *const RawValue, usize, *const c_char, *const c_char,
+        c_int, *mut *mut c_void, *mut RawText) -> c_int;
+    cgn_has_vocabulary(*mut c_void, *mut RawText) -> c_int;
     cgn_close(*mut c_void);
     cgn_add(*mut c_void, u64, *const i64, usize, *const RawValue, usize, *mut *mut c_void, *mut RawText) -> c_int;
     cgn_step(*mut c_void, *mut RawText) -> c_int;
@@ -156,6 +160,13 @@ functions! {
     cgn_poll(*mut c_void, *mut i64, *mut f32, usize, *mut Progress, *mut RawText) -> c_int;
     cgn_cancel(*mut c_void, *mut RawText) -> c_int;
     cgn_drop(*mut c_void);
+    cgn_words_open(*const c_char, *const c_char, *mut *mut c_void, *mut RawText) -> c_int;
+    cgn_words_close(*mut c_void);
+    cgn_words_vocabulary(*const c_void) -> usize;
+    cgn_words_template(*const c_void, *mut RawText);
+    cgn_words_special(*const c_void, *mut i64, usize) -> usize;
+    cgn_words_encode(*mut c_void, *const c_char, usize, *mut i64, usize, *mut usize, *mut RawText) -> c_int;
+    cgn_words_decode(*mut c_void, *const i64, usize, usize, *mut c_char, usize, *mut usize, *mut RawText) -> c_int;
 }
 
 /// The loaded libraries.
@@ -229,9 +240,12 @@ impl Pipeline {
         device: &CStr,
         scheduler: &Scheduler,
         properties: &[Entry],
+        draft: Option<(&CStr, &CStr)>,
         allow_untested: bool,
     ) -> Result<Self, String> {
         let properties = raw_values(properties);
+        let (draft, draft_device) =
+            draft.map_or((null(), null()), |(path, device)| (path.as_ptr(), device.as_ptr()));
         let mut out = std::ptr::null_mut();
         // SAFETY: strings, values and the place for the result live through the call; the shim copies them.
         text(|err| unsafe {
@@ -241,6 +255,8 @@ impl Pipeline {
                 scheduler,
                 properties.as_ptr(),
                 properties.len(),
+                draft,
+                draft_device,
                 c_int::from(allow_untested),
                 &raw mut out,
                 err,
@@ -248,6 +264,12 @@ impl Pipeline {
         })?;
         let at = NonNull::new(out).ok_or("the shim opened nothing")?;
         Ok(Self { shim: Arc::clone(shim), at })
+    }
+
+    /// Whether it has a vocabulary, without which it cannot keep to a grammar.
+    pub(crate) fn has_vocabulary(&mut self) -> Result<bool, String> {
+        // SAFETY: the pipeline lives as long as `self`, which is borrowed exclusively.
+        text(|err| unsafe { (self.shim.call.cgn_has_vocabulary)(self.at.as_ptr(), err) }).map(|has| has != 0)
     }
 
     pub(crate) fn add(&mut self, id: u64, prompt: &[i64], settings: &[Entry]) -> Result<Request, String> {
@@ -358,6 +380,7 @@ fn raw_values(entries: &[Entry]) -> Vec<RawValue> {
             Value::Float(real) => (raw.kind, raw.real) = (3, *real),
             Value::Text(text) => (raw.kind, raw.text) = (4, text.as_ptr()),
             Value::Ids(ids) => (raw.kind, raw.ids, raw.count) = (5, ids.as_ptr(), ids.len()),
+            Value::Grammar(text) => (raw.kind, raw.text) = (6, text.as_ptr()),
         }
         raw
     };

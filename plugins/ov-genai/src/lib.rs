@@ -4,14 +4,20 @@
 //! `pipeline` makes that plain Rust, `source` compiles what is no network yet, `builder` turns options into an `engine`.
 
 mod builder;
+mod cache;
 mod engine;
 mod ffi;
 mod locate;
 mod options;
 mod pipeline;
+mod prefix;
 mod source;
+mod speculate;
 mod surroundings;
+mod whole;
+mod words;
 
+use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::sdk::{Builder, EngineInfo, Error, Plugin, Result, Worker};
 
 struct OvGenai;
@@ -24,6 +30,10 @@ const ENGINE: EngineInfo = EngineInfo {
 impl Plugin for OvGenai {
     fn engines() -> &'static [EngineInfo] {
         &[ENGINE]
+    }
+
+    fn extensions() -> &'static [&'static str] {
+        &[ids::TOKENIZE]
     }
 
     fn builder(engine: &str, worker: Worker) -> Result<Box<dyn Builder>> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cascadia_plugin_api::sdk::{Error, Result};
 
-use crate::pipeline::{Cache, Profile, Scheduler};
+use crate::pipeline::{Cache, Profile, Proposer, Scheduler};
 use crate::source::Loader;
 
 /// Everything that can be set.
@@ -29,6 +29,12 @@ pub(crate) struct Options {
     pub(crate) cache_dir: Option<PathBuf>,
     /// GB that they may have together; 0: no bound.
     pub(crate) cache_limit: u64,
+    /// Where proposed tokens come from.
+    pub(crate) proposer: Proposer,
+    /// Most proposed tokens in a step.
+    pub(crate) proposed: usize,
+    /// Longest run of tokens that is looked for in the text so far.
+    pub(crate) ngram: usize,
 }
 
 impl Default for Options {
@@ -47,6 +53,9 @@ impl Default for Options {
             gguf_loader: Loader::Own,
             cache_dir: None,
             cache_limit: 100,
+            proposer: Proposer::Nobody,
+            proposed: 5,
+            ngram: 3,
         }
     }
 }
@@ -56,6 +65,7 @@ impl Options {
     pub(crate) fn read(pairs: &[(&str, &str)]) -> Result<Options> {
         let mut o = Options::default();
         let (mut blocks, mut gigabytes) = (0, 0);
+        let (mut lookup, mut draft, mut draft_device) = (false, "", "");
         for (key, value) in pairs {
             match *key {
                 "device" => o.device = (*value).to_owned(),
@@ -76,6 +86,11 @@ impl Options {
                 "gguf-loader" => o.gguf_loader = loader(value)?,
                 "cache-dir" => o.cache_dir = (!value.is_empty()).then(|| PathBuf::from(value)),
                 "cache-limit" => o.cache_limit = number(key, value)?,
+                "cb-prompt-lookup" => lookup = flag(key, value)?,
+                "draft-model" => draft = value,
+                "draft-device" => draft_device = value,
+                "num-assistant-tokens" => o.proposed = number(key, value)?,
+                "max-ngram-size" => o.ngram = number(key, value)?,
                 other => return Err(Error::config(format!("option {other} is not known to this plugin"))),
             }
         }
@@ -86,6 +101,15 @@ impl Options {
             _ => {
                 return Err(Error::config("cb-cache-size and cb-num-kv-blocks exclude each other; give one"));
             }
+        };
+        o.proposer = match (lookup, draft) {
+            (false, "") => Proposer::Nobody,
+            (true, "") => Proposer::Prompt,
+            (false, path) => Proposer::Model {
+                path: PathBuf::from(path),
+                device: if draft_device.is_empty() { o.device.clone() } else { draft_device.to_owned() },
+            },
+            _ => return Err(Error::config("cb-prompt-lookup and draft-model exclude each other; give one")),
         };
         Ok(o)
     }
@@ -153,9 +177,19 @@ mod tests {
             vec![("properties", "A")],
             vec![("cb-max-num-seqs", "many")],
             vec![("colour", "red")],
+            vec![("cb-prompt-lookup", "true"), ("draft-model", "small")],
         ] {
             assert!(read(&bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_draft_model_runs_where_the_model_does_unless_told_otherwise() {
+        let read = |pairs: &[(&str, &str)]| Options::read(pairs).expect("valid").proposer;
+        let drafted = |device: &str| Proposer::Model { path: "small".into(), device: device.to_owned() };
+        assert_eq!(read(&[("draft-model", "small"), ("device", "GPU.1")]), drafted("GPU.1"));
+        assert_eq!(read(&[("draft-device", "NPU"), ("draft-model", "small")]), drafted("NPU"));
+        assert_eq!(read(&[("cb-prompt-lookup", "true")]), Proposer::Prompt);
     }
 
     #[test]
@@ -171,6 +205,6 @@ mod tests {
             let read = Options::read(&[(key.as_str(), default.as_str())]).expect(key);
             assert_eq!(format!("{read:?}"), format!("{:?}", Options::default()), "the default of {key}");
         }
-        assert_eq!(declared.len(), 18);
+        assert_eq!(declared.len(), 23);
     }
 }

@@ -95,10 +95,31 @@ pub(crate) struct Options {
     pub(crate) scheduler: Scheduler,
     /// Further properties of the device, over the profile's.
     pub(crate) properties: Vec<(String, String)>,
-    /// Guesses tokens from the prompt; then requests need [`Sampling::assistant`].
-    pub(crate) prompt_lookup: bool,
+    /// Proposes tokens that one step checks together; then requests need [`Sampling::assistant`].
+    pub(crate) proposer: Proposer,
     /// Accepts a version that was not tested if its structs look familiar.
     pub(crate) allow_untested: bool,
+}
+
+/// Where proposed tokens come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum Proposer {
+    /// Nothing is proposed: a step gives one token.
+    #[default]
+    Nobody,
+    /// What followed the last tokens where they came before.
+    Prompt,
+    /// A smaller model with the same vocabulary: an IR folder with the networks of its tokenizer, and a device.
+    Model { path: PathBuf, device: String },
+}
+
+/// What an answer must keep to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Grammar {
+    JsonSchema(String),
+    Regex(String),
+    /// In the extended Backus-Naur form of the library.
+    Ebnf(String),
 }
 
 /// How tokens are chosen and when to stop. At `temperature` 0 the likeliest is taken and the filters do nothing.
@@ -123,8 +144,10 @@ pub(crate) struct Sampling {
     pub(crate) ignore_eos: bool,
     /// Compute each chosen token's log-probability: of the model's own distribution, before temperature and filters.
     pub(crate) logprobs: bool,
-    /// Guessed tokens per step and the longest match looked for, with [`Options::prompt_lookup`].
+    /// Most proposed tokens in a step and, for [`Proposer::Prompt`], the longest match that is looked for.
     pub(crate) assistant: Option<(usize, usize)>,
+    /// Needs a pipeline with a vocabulary, [`Pipeline::has_vocabulary`].
+    pub(crate) grammar: Option<Grammar>,
 }
 
 impl Default for Sampling {
@@ -145,12 +168,13 @@ impl Default for Sampling {
             ignore_eos: false,
             logprobs: false,
             assistant: None,
+            grammar: None,
         }
     }
 }
 
 impl Sampling {
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Result<Vec<Entry>, Error> {
         let ends = self.ends();
         let mut all = vec![
             (c"max_new_tokens", Value::Size(self.max_tokens)),
@@ -179,9 +203,19 @@ impl Sampling {
         }
         if let Some((tokens, ngram)) = self.assistant {
             all.push((c"num_assistant_tokens", Value::Size(tokens)));
-            all.push((c"max_ngram_size", Value::Size(ngram)));
+            if ngram > 0 {
+                all.push((c"max_ngram_size", Value::Size(ngram)));
+            }
         }
-        all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        if let Some(grammar) = &self.grammar {
+            let (key, text) = match grammar {
+                Grammar::JsonSchema(text) => (c"json_schema", text),
+                Grammar::Regex(text) => (c"regex", text),
+                Grammar::Ebnf(text) => (c"grammar", text),
+            };
+            all.push((key, Value::Grammar(c_string("grammar", text)?)));
+        }
+        Ok(all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
     /// The library's `ignore_eos` ignores all stop ids, and it insists on an end of text even then.
@@ -243,7 +277,7 @@ impl Pipeline {
             // 2026.4.1 on a Xeon with AMX: every run ended in a segmentation fault within its first requests.
             return Err(fault("f16 inference crashes OpenVINO's CPU device; use bf16 or f32".to_owned()));
         }
-        if options.prompt_lookup {
+        if options.proposer == Proposer::Prompt {
             properties.push((c"prompt_lookup".to_owned(), Value::Bool(true)));
         }
         let (blocks, gigabytes) = match options.scheduler.cache {
@@ -261,7 +295,12 @@ impl Pipeline {
         };
         let path = c_path(&options.model)?;
         let device = c_string("device", &options.device)?;
-        ffi::Pipeline::open(shim, &path, &device, &scheduler, &properties, options.allow_untested)
+        let draft = match &options.proposer {
+            Proposer::Model { path, device } => Some((c_path(path)?, c_string("draft device", device)?)),
+            Proposer::Nobody | Proposer::Prompt => None,
+        };
+        let draft = draft.as_ref().map(|(path, device)| (path.as_c_str(), device.as_c_str()));
+        ffi::Pipeline::open(shim, &path, &device, &scheduler, &properties, draft, options.allow_untested)
             .map(|inner| Self { inner, next: 0 })
             .map_err(|text| fault(plain(&text)))
     }
@@ -277,10 +316,18 @@ impl Pipeline {
         let ids: Vec<i64> = prompt.iter().copied().map(i64::from).collect();
         let inner = self
             .inner
-            .add(self.next, &ids, &sampling.entries())
+            .add(self.next, &ids, &sampling.entries()?)
             .map_err(|text| Error::Add { reason: plain(&text) })?;
         self.next += 1;
         Ok(Request { inner })
+    }
+
+    /// Whether it has a vocabulary, without which it keeps to no grammar.
+    ///
+    /// # Errors
+    /// When the library throws.
+    pub(crate) fn has_vocabulary(&mut self) -> Result<bool, Error> {
+        self.inner.has_vocabulary().map_err(|text| Error::Step { reason: plain(&text) })
     }
 
     /// Runs one inference for all requests that fit.

@@ -6,7 +6,10 @@
  *
  * A plugin is a shared library that exports one constant, `cascadia_entry` (CASCADIA_ENTRY), and carries a manifest in an
  * ELF section (CASCADIA_MANIFEST). The host finds everything else with `get_extension("name/revision")`, the plugin finds
- * the host's services with `get_service`; null means absent. plugins/examples/echo-c is a whole plugin in one file.
+ * the host's services with `get_service`; null means absent.
+ *
+ * Begin with cascadia_sdk.h, which makes all tables of an engine out of four functions; plugins/examples/echo-c is a whole
+ * plugin on it. This header alone is for engines that need more than that one has.
  *
  * What always holds:
  * - Memory never changes owner. Arguments are borrowed for the call; results go out through callbacks, whose receiver
@@ -398,8 +401,8 @@ typedef struct cascadia_engine_v1 {
     /* [any] Asks for the end of a task; its finish is still pushed. Unknown and ended ids are fine. The host owes at
      * least one more step, whatever the last one answered. */
     uint32_t (*cancel)(void *engine, uint64_t task);
-    /* [control] Ends all work within the deadline. No submit comes any more; `step` may run beside it, and pushes what is
-     * still owed. Where no step runs, tasks that are open need no finish: the host has ended them. */
+    /* [control] Ends all work within the deadline. No submit comes any more, and one that did is refused (CLOSED).
+     * `step` may run beside it, and pushes what is still owed. Where no step runs, tasks that are open need no finish: the host has ended them. */
     uint32_t (*close)(void *engine, uint32_t deadline_ms, cascadia_err_out err);
     /* [control] Frees the engine; the last call on it, nothing else is running. */
     void (*destroy)(void *engine);
@@ -421,9 +424,13 @@ typedef struct cascadia_engine_v1 {
 #define CASCADIA_FEATURE_PROMPT_LOGPROBS "prompt_logprobs"
 #define CASCADIA_FEATURE_MIN_TOKENS "min_tokens"
 #define CASCADIA_FEATURE_IGNORE_EOS "ignore_eos"
+#define CASCADIA_FEATURE_JSON_SCHEMA "json_schema" /* answers keep to a JSON Schema */
+#define CASCADIA_FEATURE_REGEX "regex"             /* answers keep to a regular expression */
+#define CASCADIA_FEATURE_EBNF "ebnf"               /* answers keep to a grammar in EBNF, the task's option `ebnf` */
 
 /* Keys of the card, all optional: context_length, max_tasks, vocab_size, device (full name), quantization, tokenizer
- * ("bytes": ids 0..255 are bytes; absent: from the model's files), chat_template (Jinja, where the files have none),
+ * ("bytes": ids 0..255 are bytes; "engine": the host asks the engine by cascadia.tokenize/1, which has vocab_size ids;
+ * absent: from the model's files), chat_template (Jinja, where the files have none),
  * features (array of names), notes (array of lines that an operator should read once). */
 typedef struct cascadia_model_card_v1 {
     uint32_t struct_size;

@@ -6,6 +6,9 @@ use super::*;
 use crate::ffi::system::System;
 use crate::locate;
 
+mod assisted;
+mod sampling;
+
 /// `<|im_start|>` ... of "What is the capital of France?" with SmolLM2's template and system prompt.
 const FRANCE: [u32; 36] = [
     1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182,
@@ -20,7 +23,7 @@ fn beside() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf()
 }
 
-fn shim() -> Arc<Shim> {
+fn runtime() -> locate::Runtime {
     let beside = beside();
     let search = locate::Search {
         explicit: None,
@@ -28,9 +31,31 @@ fn shim() -> Arc<Shim> {
         site_packages: &[],
         cache: &beside.join("ov-genai-cache"),
     };
-    let runtime = locate::find(&search).unwrap();
-    let shim = locate::shim(&beside, runtime.build).unwrap();
+    locate::find(&search).unwrap()
+}
+
+fn shim() -> Arc<Shim> {
+    let runtime = runtime();
+    let shim = locate::shim(&beside(), runtime.build).unwrap();
     Shim::load(&System, &runtime, &shim).unwrap()
+}
+
+/// The model as a folder with its tokenizer's networks, as the library's own loader writes it; made once.
+fn folder(shim: &Arc<Shim>) -> PathBuf {
+    let made = beside().join("ov-genai-folder");
+    if !made.is_dir() {
+        let part = beside().join(format!("ov-genai-folder.{}", std::process::id()));
+        std::fs::create_dir_all(&part).unwrap();
+        let model = part.join("m.gguf");
+        std::os::unix::fs::symlink(options(Profile::Exact).model.canonicalize().unwrap(), &model).unwrap();
+        let properties = vec![("enable_save_ov_model".to_owned(), "YES".to_owned())];
+        drop(Pipeline::open(shim, &Options { model, properties, ..options(Profile::Exact) }).unwrap());
+        // Another test may have been first.
+        if std::fs::rename(&part, &made).is_err() {
+            std::fs::remove_dir_all(&part).unwrap();
+        }
+    }
+    made
 }
 
 fn options(profile: Profile) -> Options {

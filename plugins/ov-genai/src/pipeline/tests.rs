@@ -3,7 +3,7 @@
 use super::*;
 
 fn value(sampling: &Sampling, key: &str) -> Option<Value> {
-    let found = sampling.entries().into_iter().find(|(name, _)| name.to_str() == Ok(key));
+    let found = sampling.entries().unwrap().into_iter().find(|(name, _)| name.to_str() == Ok(key));
     found.map(|(_, value)| value)
 }
 
@@ -53,6 +53,29 @@ fn ignoring_the_end_of_text_keeps_the_stop_ids() {
 
     let unknown = Sampling { eos: None, ..ignore };
     assert_eq!(value(&unknown, "stop_token_ids"), Some(Value::Ids(vec![0])), "-1 would be refused");
+}
+
+#[test]
+fn a_grammar_goes_under_the_name_of_its_kind() {
+    let text = || "a|b".to_owned();
+    for (grammar, key) in [
+        (Grammar::JsonSchema(text()), "json_schema"),
+        (Grammar::Regex(text()), "regex"),
+        (Grammar::Ebnf(text()), "grammar"),
+    ] {
+        let sampling = Sampling { grammar: Some(grammar), ..Sampling::default() };
+        assert_eq!(value(&sampling, key), Some(Value::Grammar(c"a|b".to_owned())));
+    }
+    let cut = Sampling { grammar: Some(Grammar::Regex("a\0b".to_owned())), ..Sampling::default() };
+    assert_eq!(cut.entries(), Err(Error::Nul { what: "grammar".to_owned() }));
+}
+
+#[test]
+fn what_a_draft_model_needs_no_match_for_is_not_sent() {
+    let ask = |assistant| Sampling { assistant: Some(assistant), ..Sampling::default() };
+    assert_eq!(value(&ask((5, 3)), "max_ngram_size"), Some(Value::Size(3)));
+    assert_eq!(value(&ask((5, 0)), "max_ngram_size"), None);
+    assert_eq!(value(&ask((5, 0)), "num_assistant_tokens"), Some(Value::Size(5)));
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! The engine as the host sees it: the batch, and what stands beside it.
+
+use std::time::Duration;
+
+use cascadia_plugin_api::sdk::{
+    Card, Engine, Extensions, Load, Next, Progress, Result, Serial, Sink, Task, Tokenize,
+};
+
+use crate::engine::Batch;
+use crate::words::Tokenizer;
+
+/// A batch, and the model's tokenizer where the host cannot read it.
+pub(crate) struct Whole {
+    pub(crate) batch: Serial<Batch>,
+    pub(crate) tokenizer: Option<Tokenizer>,
+}
+
+impl Engine for Whole {
+    fn warmup(&self, progress: &Progress) -> Result<()> {
+        self.batch.warmup(progress)
+    }
+
+    fn submit(&self, task: Task) -> Result<()> {
+        self.batch.submit(task)
+    }
+
+    fn step(&self, budget: Duration, sink: &mut Sink) -> Result<Next> {
+        self.batch.step(budget, sink)
+    }
+
+    fn cancel(&self, task: u64) {
+        self.batch.cancel(task);
+    }
+
+    fn close(&self, deadline: Duration) -> Result<()> {
+        self.batch.close(deadline)
+    }
+
+    fn card(&self) -> Card {
+        let card = self.batch.card();
+        match &self.tokenizer {
+            Some(own) => Card {
+                tokenizer: "engine".to_owned(),
+                vocab_size: own.vocabulary() as u64,
+                chat_template: own.chat_template(),
+                ..card
+            },
+            None => card,
+        }
+    }
+
+    fn load(&self) -> Load {
+        self.batch.load()
+    }
+
+    fn extensions(&self) -> Extensions<'_> {
+        let tokenize = self.tokenizer.as_ref().map(|own| own as &dyn Tokenize);
+        Extensions { tokenize, ..Extensions::default() }
+    }
+}
