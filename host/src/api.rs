@@ -23,7 +23,7 @@ use crate::http::server::{Answer, Connection, Service};
 use crate::http::{Body, gzip, respond};
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
-use crate::sched::Roster;
+use crate::sched::{Roster, Unread};
 use crate::telemetry::metrics::Metrics;
 use guard::{HttpGuard, RequestId};
 use keys::{Caller, Keys};
@@ -50,6 +50,8 @@ pub struct Api {
     pub preparing: Arc<tokio::sync::Semaphore>,
     /// Memory for bodies.
     pub room: Arc<Room>,
+    /// Memory for what clients have not read.
+    pub unread: Arc<Unread>,
 }
 
 /// Long prompts that are prepared at once.

@@ -160,10 +160,12 @@ fn begin(
     }
     let beside = Arc::default();
     let (mode, consumer): (_, Box<dyn Consumer>) = if params.stream {
-        let limits = &api.config().limits;
+        let config = api.config();
+        let limits = &config.limits;
         let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
         let frames = Frames::new(*dialect, Arc::clone(labels), params.include_usage, choice.clone());
-        (Mode::Stream { limit, patience }, Box::new(frames))
+        let (unread, most) = (Arc::clone(&api.unread), limits.max_unread_mb << 20);
+        (Mode::Stream { limit, patience, unread, most }, Box::new(frames))
     } else {
         let limit = MAX_ANSWER / params.choices.max(1);
         (Mode::Collect { limit }, Box::new(Collect(Arc::clone(&beside))))
