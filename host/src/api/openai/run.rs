@@ -74,6 +74,7 @@ pub(super) async fn run(
         return Err(ApiError::new(Code::Draining, "the host is shutting down; try another").into());
     }
     let prompts = std::mem::take(&mut plan.prompts);
+    places(&plan, prompts.len())?;
     let continues = !matches!(prompts.first(), Some(Prompt::Chat { .. }));
     let echoes: Vec<Option<String>> = prompts
         .iter()
@@ -128,6 +129,22 @@ pub(super) async fn run(
         let answer = whole(generations, parts).await?;
         Ok(respond::json(200, &unary::object(plan.dialect, &labels, &answer, plan.params.choices)))
     }
+}
+
+/// Refuses a request that could not even run alone: it would be told to try again for ever.
+fn places(plan: &Plan, prompts: usize) -> Result<(), ApiError> {
+    let (gate, choices) = (plan.model.worker.gate(), plan.params.choices);
+    let (slots, queued) = (gate.slots(), gate.places());
+    let wanted = prompts.saturating_mul(choices);
+    if wanted <= slots.saturating_add(queued) {
+        return Ok(());
+    }
+    let message = format!(
+        "{prompts} prompts with {choices} choices each are {wanted} generations, and {} runs {slots} at once while {queued} \
+         more may wait; ask for fewer, or raise --max-concurrent or --max-queued",
+        plan.model.name
+    );
+    Err(ApiError::new(Code::MultiPrompt, message).param("n"))
 }
 
 fn choice(plan: &Plan, index: usize, echo: Option<&str>, tokens: &[u32]) -> Choice {
