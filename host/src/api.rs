@@ -130,7 +130,7 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
         Ok(()) => dispatch(api, found, request, connection, &id).await,
     };
     cors::mark(&mut response, origin);
-    if let Ok(value) = hyper::header::HeaderValue::from_str(&id.text) {
+    if let Ok(value) = hyper::header::HeaderValue::from_str(id.text()) {
         response.headers_mut().insert(respond::REQUEST_ID, value);
     }
     if is_head {
@@ -169,7 +169,7 @@ async fn dispatch(
     let caller = match api.keys.check(route.access, auth, request.headers(), local) {
         Ok(caller) => caller,
         Err(error) => {
-            tracing::debug!(request = id.text, code = error.code.name(), "request refused");
+            tracing::debug!(request = id.text(), code = error.code.name(), "request refused");
             return respond::error(&error);
         }
     };
@@ -197,7 +197,7 @@ async fn dispatch(
                 api.metrics.reject(reason);
             }
             tracing::debug!(
-                request = id.text,
+                request = id.text(),
                 code = error.code.name(),
                 error = error.message,
                 "request refused"

@@ -109,7 +109,7 @@ pub(super) async fn run(
         generations.push(Generation::admit(
             Arc::clone(&flight),
             Arc::clone(&plan.model.worker),
-            who.id.text.clone(),
+            who.id.text().to_owned(),
         ));
         parts.push((choice, beside));
         if flights.len() == 1 {
@@ -196,7 +196,7 @@ fn begin(
     // Choices of one seed differ, and are the same again when asked again.
     sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(choice.index as u64));
     let request = Request {
-        id: who.id.text.clone(),
+        id: who.id.text().to_owned(),
         group: task,
         model: model.name.clone(),
         tokens,
@@ -252,7 +252,7 @@ async fn admit(model: &Model, flight: &Flight) -> Result<Option<crate::sched::Pe
     })
 }
 
-/// Puts the request on the roster under its answer's id, and under its client's id where it chose one.
+/// Puts the request on the roster under its answer's id, and under the ids that its client chose.
 fn tickets(
     api: &Arc<Api>,
     who: &Who,
@@ -260,15 +260,13 @@ fn tickets(
     flights: &[Arc<Flight>],
     model: &Model,
 ) -> Result<Vec<Ticket>, ApiError> {
-    let id = &who.id;
-    let chosen = id.chosen.then(|| who.caller.scoped(&id.text));
-    std::iter::once(labels.id.clone())
+    let chosen = who.id.chosen().map(|(place, id)| (place, id, who.caller.scoped(id)));
+    std::iter::once(("id", labels.id.as_str(), labels.id.clone()))
         .chain(chosen)
-        .map(|name| {
+        .map(|(place, id, name)| {
             api.roster.enter(&name, flights, &model.worker).ok_or_else(|| {
-                let message =
-                    format!("a request with x-request-id {:?} is running; choose another or wait", id.text);
-                ApiError::new(Code::DuplicateRequest, message).param("x-request-id")
+                let message = format!("a request with {place} {id:?} is running; choose another or wait");
+                ApiError::new(Code::DuplicateRequest, message).param(place)
             })
         })
         .collect()
