@@ -147,6 +147,8 @@ fn log_probabilities_are_told_for_each_token_of_a_chat() -> Result<()> {
         assert!(entry["token"].is_string() && entry["bytes"].is_array(), "{entry}");
         let top = entry["top_logprobs"].as_array().context("alternatives")?;
         assert_eq!((top.len(), &top[0]["logprob"]), (2, &entry["logprob"]));
+        // The engine makes its text itself: of the alternatives it says that of the chosen one.
+        assert_eq!((&top[0]["token"], &top[0]["bytes"]), (&entry["token"], &entry["bytes"]));
     }
     let streamed = host.told(CHAT, &streamed(body))?;
     let entries: Vec<Value> = streamed
@@ -166,6 +168,8 @@ fn log_probabilities_are_told_for_each_token_of_a_chat() -> Result<()> {
         .map(|entry| (entry["token"].clone(), entry["bytes"].clone()))
         .collect();
     assert_eq!(tokens, [(json!("H"), json!([72])), (json!("i"), json!([105])), (json!("!"), json!([33]))]);
+    let answer = host.post(COMPLETIONS, &with(completion("hi"), &json!({"logprobs": 1})))?.json();
+    assert_eq!(answer["choices"][0]["logprobs"]["top_logprobs"], json!([{"hi": -0.5}]));
     // Without the question there is no answer, and alternatives need it.
     assert_eq!(host.chat("x")?.json()["choices"][0]["logprobs"], Value::Null);
     let alone = host.post(CHAT, &with(chat("x"), &json!({"top_logprobs": 2})))?.error(400);
