@@ -125,7 +125,8 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
     let is_head = request.method() == hyper::Method::HEAD;
     let packed = gzip::is_wanted(request.headers());
     let origin = cors::allowed(&api.config().server.cors_origins, request.headers());
-    let mut response = match guard::host_allowed(api, request.headers()) {
+    let host = guard::host_given(request.version(), request.headers());
+    let mut response = match host.and_then(|()| guard::host_allowed(api, request.headers())) {
         Err(error) => respond::error(&error),
         Ok(()) => dispatch(api, found, request, connection, &id).await,
     };

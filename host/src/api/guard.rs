@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use hyper::Version;
 use hyper::header::{HOST, HeaderMap};
 
 use super::Api;
@@ -107,6 +108,16 @@ pub fn random_hex() -> String {
     let (a, b) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{:016x}{:016x}", a.hash_one((0_u8, n)), b.hash_one((1_u8, n)))
+}
+
+/// A request of HTTP/1.1 names its host, and none names two (RFC 9112, section 3.2).
+pub fn host_given(version: Version, headers: &HeaderMap) -> Result<(), ApiError> {
+    let hosts = headers.get_all(HOST).iter().count();
+    if hosts == 1 || (hosts == 0 && version != Version::HTTP_11) {
+        return Ok(());
+    }
+    let message = format!("the request has {hosts} Host headers; send one");
+    Err(ApiError::new(Code::InvalidValue, message).param("host"))
 }
 
 /// On loopback the Host header must be a loopback name or an allowed one: a web page that rebinds its own name to
