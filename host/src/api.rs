@@ -23,7 +23,7 @@ use crate::http::server::{Answer, Connection, Service};
 use crate::http::{Body, gzip, respond};
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
-use crate::sched::Roster;
+use crate::sched::{Roster, Unread};
 use crate::telemetry::metrics::Metrics;
 use guard::{HttpGuard, RequestId};
 use keys::{Caller, Keys};
@@ -50,6 +50,8 @@ pub struct Api {
     pub preparing: Arc<tokio::sync::Semaphore>,
     /// Memory for bodies.
     pub room: Arc<Room>,
+    /// Memory for what clients have not read.
+    pub unread: Arc<Unread>,
 }
 
 /// Long prompts that are prepared at once.
@@ -123,12 +125,13 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
     let is_head = request.method() == hyper::Method::HEAD;
     let packed = gzip::is_wanted(request.headers());
     let origin = cors::allowed(&api.config().server.cors_origins, request.headers());
-    let mut response = match guard::host_allowed(api, request.headers()) {
+    let host = guard::host_given(request.version(), request.headers());
+    let mut response = match host.and_then(|()| guard::host_allowed(api, request.headers())) {
         Err(error) => respond::error(&error),
         Ok(()) => dispatch(api, found, request, connection, &id).await,
     };
     cors::mark(&mut response, origin);
-    if let Ok(value) = hyper::header::HeaderValue::from_str(&id.text) {
+    if let Ok(value) = hyper::header::HeaderValue::from_str(id.text()) {
         response.headers_mut().insert(respond::REQUEST_ID, value);
     }
     if is_head {
@@ -167,7 +170,7 @@ async fn dispatch(
     let caller = match api.keys.check(route.access, auth, request.headers(), local) {
         Ok(caller) => caller,
         Err(error) => {
-            tracing::debug!(request = id.text, code = error.code.name(), "request refused");
+            tracing::debug!(request = id.text(), code = error.code.name(), "request refused");
             return respond::error(&error);
         }
     };
@@ -195,7 +198,7 @@ async fn dispatch(
                 api.metrics.reject(reason);
             }
             tracing::debug!(
-                request = id.text,
+                request = id.text(),
                 code = error.code.name(),
                 error = error.message,
                 "request refused"

@@ -24,7 +24,7 @@ use crate::lifecycle::Lifecycle;
 use crate::lifecycle::notify::Manager;
 use crate::models::Models;
 use crate::plugins::services;
-use crate::sched::Roster;
+use crate::sched::{Roster, Unread};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::plugin_metrics::PluginMetrics;
 
@@ -108,6 +108,7 @@ async fn serve(
     let (fleet, inbox) = desk::open();
     let api = Arc::new(Api {
         room: Arc::new(Room::new(Arc::clone(&metrics))),
+        unread: Arc::new(Unread::new(Arc::clone(&metrics))),
         models: Arc::new(Models::default()),
         roster: Arc::new(Roster::default()),
         metrics,
@@ -184,14 +185,17 @@ impl Host {
             life.stop.clone(),
             life.tasks.clone(),
         ));
-        let (roster, stop, live) =
-            (Arc::clone(&self.api.roster), life.stop.clone(), Arc::clone(&self.api.live));
+        let (api, stop) = (Arc::clone(&self.api), life.stop.clone());
         life.tasks.spawn(async move {
             loop {
-                let patience = live.get().limits.slow_client_timeout.0;
+                let config = api.config();
+                let patience = config.limits.slow_client_timeout.0;
                 let pause = Duration::from_secs(1).min(patience / 2).max(Duration::from_millis(10));
                 tokio::select! {
-                    () = tokio::time::sleep(pause) => roster.cut_slow(patience),
+                    () = tokio::time::sleep(pause) => {
+                        api.roster.cut_slow(patience);
+                        api.roster.make_room(&api.unread, config.limits.max_unread_mb << 20);
+                    }
                     () = stop.cancelled() => return,
                 }
             }

@@ -18,7 +18,7 @@ pub struct Model {
     pub name: String,
     /// Seconds since 1970 when it came up.
     pub created: u64,
-    /// What identifies the way answers are made: engine, version, model.
+    /// What identifies the way answers are made: plugin, version, engine, options, device, model files.
     pub fingerprint: String,
     /// The engine instance.
     pub worker: Arc<Worker>,

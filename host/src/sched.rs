@@ -8,10 +8,12 @@ pub mod admit;
 pub mod flight;
 pub mod generation;
 pub mod roster;
+pub mod unread;
 pub mod worker;
 
 pub use admit::{Gate, Permit};
 pub use flight::Flight;
 pub use generation::Generation;
 pub use roster::Roster;
+pub use unread::Unread;
 pub use worker::Worker;

@@ -79,6 +79,36 @@ fn the_clients_own_id_cancels_a_stream_and_a_whole_answer() -> Result<()> {
 }
 
 #[test]
+fn an_id_in_the_body_is_the_requests_and_a_second_one_beside_a_header() -> Result<()> {
+    let host = Host::mock(&[]);
+    let named = |body: Value, id: &Value| with(body, &json!({"request_id": id}));
+    let mut stream = host.stream(CHAT, &named(streamed(stalled(1)), &json!("mine-1")))?;
+    assert_eq!(stream.head.header("x-request-id"), Some("mine-1"));
+    stream.pieces(1)?;
+    let error = host.post(CHAT, &named(chat("x"), &json!("mine-1")))?.error(409);
+    assert_eq!((&error["code"], &error["param"]), (&json!("duplicate_request"), &json!("request_id")));
+    host.cancel("mine-1")?;
+    assert_eq!(stream.rest()?.finish(), "stop");
+    // A proxy may have set the header: it is told, and either cancels.
+    for cancelled in ["theirs", "mine-2"] {
+        let body = named(streamed(stalled(1)), &json!("mine-2"));
+        let mut stream = host.begin(&with_id(&body, "theirs"))?.stream()?;
+        assert_eq!(stream.head.header("x-request-id"), Some("theirs"));
+        stream.pieces(1)?;
+        host.cancel(cancelled)?;
+        assert_eq!(stream.rest()?.finish(), "stop");
+    }
+    // The same twice is one.
+    assert_eq!(host.call(&with_id(&named(chat("x"), &json!("same")), "same"))?.content(), "x");
+    for bad in [json!(7), json!(""), json!("a b"), json!("\u{e4}"), json!("x".repeat(129))] {
+        let error = host.post(CHAT, &named(chat("x"), &bad))?.error(400);
+        assert_eq!((&error["code"], &error["param"]), (&json!("invalid_value"), &json!("request_id")));
+    }
+    one_cancelled(&host, 3.0);
+    Ok(())
+}
+
+#[test]
 fn cancelling_an_unknown_id_is_a_200_and_leaves_nothing_behind() -> Result<()> {
     let host = Host::mock(&[]);
     host.cancel("never-seen")?;

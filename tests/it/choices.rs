@@ -61,9 +61,12 @@ fn more_choices_than_slots_wait_their_turn() -> Result<()> {
     let (texts, _) = by_index(&told.frames, 8);
     assert_eq!(texts, vec!["x".repeat(10); 8]);
     assert_eq!(host.post(CHAT, &body)?.json()["choices"].as_array().map(Vec::len), Some(8));
-    // More than slots and queue hold together is no answer, and leaves nothing behind.
-    let refused = host.post(CHAT, &with(body, &json!({"n": 20})))?;
+    // More than slots and queue hold beside another is no answer, and leaves nothing behind.
+    let mut other = host.stream(CHAT, &streamed(chat(&order("a b", &json!({"stall_after": 1})))))?;
+    other.pieces(1)?;
+    let refused = host.post(CHAT, &with(body, &json!({"n": 12})))?;
     assert_eq!(refused.error(503)["code"], "capacity");
+    drop(other);
     host.quiet();
     assert_eq!(host.chat("and on")?.content(), "and on");
     Ok(())
@@ -144,6 +147,8 @@ fn log_probabilities_are_told_for_each_token_of_a_chat() -> Result<()> {
         assert!(entry["token"].is_string() && entry["bytes"].is_array(), "{entry}");
         let top = entry["top_logprobs"].as_array().context("alternatives")?;
         assert_eq!((top.len(), &top[0]["logprob"]), (2, &entry["logprob"]));
+        // The engine makes its text itself: of the alternatives it says that of the chosen one.
+        assert_eq!((&top[0]["token"], &top[0]["bytes"]), (&entry["token"], &entry["bytes"]));
     }
     let streamed = host.told(CHAT, &streamed(body))?;
     let entries: Vec<Value> = streamed
@@ -163,6 +168,8 @@ fn log_probabilities_are_told_for_each_token_of_a_chat() -> Result<()> {
         .map(|entry| (entry["token"].clone(), entry["bytes"].clone()))
         .collect();
     assert_eq!(tokens, [(json!("H"), json!([72])), (json!("i"), json!([105])), (json!("!"), json!([33]))]);
+    let answer = host.post(COMPLETIONS, &with(completion("hi"), &json!({"logprobs": 1})))?.json();
+    assert_eq!(answer["choices"][0]["logprobs"]["top_logprobs"], json!([{"hi": -0.5}]));
     // Without the question there is no answer, and alternatives need it.
     assert_eq!(host.chat("x")?.json()["choices"][0]["logprobs"], Value::Null);
     let alone = host.post(CHAT, &with(chat("x"), &json!({"top_logprobs": 2})))?.error(400);
@@ -295,5 +302,28 @@ fn what_the_card_lacks_is_refused_by_its_name() -> Result<()> {
         );
     }
     assert_eq!(host.post(CHAT, &with(chat("x"), &json!({"logit_bias": {"5": -100}})))?.content(), "x");
+    Ok(())
+}
+
+#[test]
+fn a_request_that_could_not_even_run_alone_is_refused_for_good() -> Result<()> {
+    let host = Host::mock(&["--max-concurrent", "2", "--max-queued", "1"]);
+    let prompts = with(completion("x"), &json!({"prompt": ["a", "b"], "n": 2}));
+    for (path, body) in [(COMPLETIONS, prompts), (CHAT, with(streamed(chat("x")), &json!({"n": 4})))] {
+        let error = host.post(path, &body)?.error(400);
+        assert_eq!((&error["code"], &error["param"]), (&json!("multi_prompt"), &json!("n")));
+        let message = error["message"].as_str().unwrap_or_default();
+        for part in ["4 generations", "runs 2 at once", "1 more may wait", "--max-queued"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    let metrics = host.quiet();
+    assert_eq!((metrics.rejected("multi_prompt"), metrics.all_rejected()), (2.0, 2.0));
+    // As many as there are places for are answered.
+    let answer = host.post(CHAT, &with(chat("x"), &json!({"n": 3})))?;
+    assert_eq!(answer.json()["choices"].as_array().map(Vec::len), Some(3));
+    // The bound is named where a number is below it.
+    let error = host.post(CHAT, &with(chat("x"), &json!({"n": 0})))?.error(400);
+    assert_eq!(error["message"], "n is 0; it must be from 1 to 128");
     Ok(())
 }

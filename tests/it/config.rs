@@ -484,3 +484,25 @@ fn a_reload_of_a_bad_file_changes_nothing_and_is_one_error() -> Result<()> {
     assert_eq!(reload(&host, "configuration was read again")["changed"], "limits.queue_timeout");
     Ok(())
 }
+
+#[test]
+fn check_knows_the_options_of_plugins_that_are_there() -> Result<()> {
+    let dir = TempDir::new();
+    let text = |plugin: &str| {
+        format!(
+            "plugins.load = [{plugin:?}, \"not-here\"]\n[plugin.mock]\nslotz = 1\n[plugin.other]\nx = 1\n[[model]]\nname = 'a'\n\
+             engine = 'mock'\noptions = {{ slots = 'many' }}\n"
+        )
+    };
+    let bad = dir.file("bad.toml", text(&mock())).display().to_string();
+    let told = run(&["config", "check", &bad]);
+    assert_eq!(told.status.code(), Some(1), "{}", told.complaint);
+    let lines: Vec<_> = told.output.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0], format!("{bad}:3: option mock.slotz is unknown; did you mean slots?"));
+    assert!(lines[1].contains("option mock.slots: \"many\" is not a whole number"), "{lines:?}");
+    // Without its file nobody can say what a plugin knows.
+    let elsewhere = dir.file("elsewhere.toml", text("./nowhere/libmock.so")).display().to_string();
+    assert_eq!(run(&["config", "check", &elsewhere]).status.code(), Some(0));
+    Ok(())
+}

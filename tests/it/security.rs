@@ -4,7 +4,8 @@ use anyhow::Result;
 use cascadia_tests::Host;
 use cascadia_tests::client::{CHAT, chat};
 use cascadia_tests::host::{run, run_with};
-use cascadia_tests::http::Request;
+use cascadia_tests::http::{Connection, Request};
+use serde_json::{Value, json};
 
 #[test]
 fn an_address_that_others_can_reach_is_refused_without_keys() {
@@ -53,5 +54,34 @@ fn a_page_that_rebinds_its_name_to_loopback_is_refused() -> Result<()> {
     let metrics = host.quiet();
     assert_eq!((metrics.requests(CHAT, "403"), metrics.requests("unmatched", "403")), (6.0, 1.0));
     assert_eq!(metrics.all_rejected(), 0.0);
+    Ok(())
+}
+
+#[test]
+fn a_request_of_http_1_1_names_its_host_once() -> Result<()> {
+    let host = Host::mock(&[]);
+    for (head, status) in [
+        ("GET /livez HTTP/1.1", 400),
+        ("GET /livez HTTP/1.1\r\nhost: localhost\r\nhost: localhost", 400),
+        ("GET http://localhost/livez HTTP/1.1", 400),
+        ("GET /livez HTTP/1.1\r\nhost: localhost", 200),
+        ("GET /livez HTTP/1.0", 200),
+    ] {
+        let mut connection = Connection::open(host.client().address)?;
+        connection.send_bytes(format!("{head}\r\nconnection: close\r\n\r\n").as_bytes())?;
+        let mut answer = Vec::new();
+        std::io::Read::read_to_end(&mut connection.into_socket(), &mut answer)?;
+        let answer = String::from_utf8(answer)?;
+        assert!(answer.split(' ').nth(1) == Some(&status.to_string()), "{head}: {answer}");
+        if status == 400 {
+            let body: Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap_or_default())?;
+            assert_eq!(
+                (&body["error"]["code"], &body["error"]["param"]),
+                (&json!("invalid_value"), &json!("host"))
+            );
+            assert!(answer.contains("x-request-id: "), "{answer}");
+        }
+    }
+    assert_eq!(host.quiet().requests("/livez", "400"), 3.0);
     Ok(())
 }

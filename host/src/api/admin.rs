@@ -76,7 +76,7 @@ async fn load(api: &Api, call: Call) -> Result<Response<Body>, ApiError> {
     let wish = wish(&body)?;
     drop((body, held));
     let loading = api.fleet.load(wish).await.map_err(refused)?;
-    tracing::info!(model = loading.listed.name, request = call.id.text, "load was asked for");
+    tracing::info!(model = loading.listed.name, request = call.id.text(), "load was asked for");
     let Some(patience) = wait.0 else { return Ok(respond::json(202, &json!(loading.listed))) };
     let name = &loading.listed.name;
     match tokio::time::timeout(patience, loading.up).await {
@@ -125,7 +125,7 @@ async fn unload(api: &Api, call: &Call) -> Result<Response<Body>, ApiError> {
         ApiError::new(Code::InvalidValue, "the name is not percent-encoded UTF-8").param("name")
     })?;
     let unloading = api.fleet.unload(name.clone()).await.map_err(refused)?;
-    tracing::info!(model = name, request = call.id.text, "unload was asked for");
+    tracing::info!(model = name, request = call.id.text(), "unload was asked for");
     let answer = |status, state| Ok(respond::json(status, &json!({"name": name, "state": state})));
     match (wait.0, unloading.closed) {
         (_, None) => answer(200, "unloaded"),

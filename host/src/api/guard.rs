@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use hyper::Version;
 use hyper::header::{HOST, HeaderMap};
 
 use super::Api;
@@ -47,24 +48,56 @@ impl Drop for HttpGuard {
     }
 }
 
-/// A request's id: the client's own where it sent a usable one, else ours.
+/// A request's id: the client's own where it sent a usable one, else ours. Clones are the same.
 #[derive(Debug, Clone)]
-pub struct RequestId {
-    /// The id.
-    pub text: String,
-    /// The client chose it, so it may cancel by it.
-    pub chosen: bool,
+pub struct RequestId(Arc<Id>);
+
+#[derive(Debug)]
+struct Id {
+    /// Of the header, or made here.
+    text: String,
+    chosen: bool,
+    /// Of the body.
+    named: OnceLock<String>,
 }
+
+/// The name of [`REQUEST_ID`].
+const HEADER_ID: &str = "x-request-id";
+/// Names the id in a body, as some servers have it.
+pub const BODY_ID: &str = "request_id";
 
 impl RequestId {
     /// The id that the headers name, or a new one.
     pub fn of(headers: &HeaderMap) -> RequestId {
-        let usable = |id: &&str| (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
-        match headers.get(REQUEST_ID).and_then(|v| v.to_str().ok()).filter(usable) {
-            Some(id) => RequestId { text: id.to_owned(), chosen: true },
-            None => RequestId { text: format!("req-{}", random_hex()), chosen: false },
-        }
+        let header = headers.get(REQUEST_ID).and_then(|v| v.to_str().ok()).filter(|id| is_usable(id));
+        let (text, chosen) =
+            header.map_or_else(|| (format!("req-{}", random_hex()), false), |id| (id.to_owned(), true));
+        RequestId(Arc::new(Id { text, chosen, named: OnceLock::new() }))
     }
+
+    /// The body names it too: the request's id where the headers named none, else a second one to cancel by, since
+    /// headers may be a proxy's. False for what cannot be an id.
+    pub fn name(&self, id: &str) -> bool {
+        is_usable(id) && self.0.named.set(id.to_owned()).is_ok()
+    }
+
+    /// The id that is told.
+    pub fn text(&self) -> &str {
+        let Id { text, chosen, named } = &*self.0;
+        named.get().filter(|_| !chosen).unwrap_or(text)
+    }
+
+    /// The ids that the client chose, by each of which it may cancel, and where it did.
+    pub fn chosen(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let Id { text, chosen, named } = &*self.0;
+        let header = chosen.then_some((HEADER_ID, text.as_str()));
+        let body = named.get().filter(|id| !chosen || *id != text).map(|id| (BODY_ID, id.as_str()));
+        header.into_iter().chain(body)
+    }
+}
+
+fn is_usable(id: &str) -> bool {
+    (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// 128 bits as hex that nobody can guess: a keyed hash of a counter, the keys from the system's random numbers.
@@ -75,6 +108,16 @@ pub fn random_hex() -> String {
     let (a, b) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{:016x}{:016x}", a.hash_one((0_u8, n)), b.hash_one((1_u8, n)))
+}
+
+/// A request of HTTP/1.1 names its host, and none names two (RFC 9112, section 3.2).
+pub fn host_given(version: Version, headers: &HeaderMap) -> Result<(), ApiError> {
+    let hosts = headers.get_all(HOST).iter().count();
+    if hosts == 1 || (hosts == 0 && version != Version::HTTP_11) {
+        return Ok(());
+    }
+    let message = format!("the request has {hosts} Host headers; send one");
+    Err(ApiError::new(Code::InvalidValue, message).param("host"))
 }
 
 /// On loopback the Host header must be a loopback name or an allowed one: a web page that rebinds its own name to
@@ -130,10 +173,10 @@ mod tests {
             }
             RequestId::of(&headers)
         };
-        assert!(id("my-id_1").chosen);
-        assert!(!id("with space").chosen);
-        assert!(!id(&"x".repeat(129)).chosen);
-        assert!(!id("").chosen);
+        assert!(id("my-id_1").0.chosen);
+        assert!(!id("with space").0.chosen);
+        assert!(!id(&"x".repeat(129)).0.chosen);
+        assert!(!id("").0.chosen);
     }
 
     #[test]

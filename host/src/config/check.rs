@@ -18,7 +18,7 @@ pub fn problems(settings: &[Setting]) -> Vec<String> {
 }
 
 /// A problem with the place where it can be mended.
-pub(super) fn told(origin: &Origin, what: &str) -> String {
+pub fn told(origin: &Origin, what: &str) -> String {
     match origin {
         Origin::Default => what.to_owned(),
         Origin::File(path, None) => format!("{}: {what}", path.display()),

@@ -62,7 +62,7 @@ section! {
         Live max_bodies_mb: Option<u64> = None,
         /// Most connections at once.
         Restart max_connections: usize = 4096,
-        /// How long a client may take to send a request's head; a change holds for new connections.
+        /// How long a client may take to send a request's head, with HTTP/2 the first one's; a change holds for new connections.
         Live header_timeout: Span = Span::seconds(15),
         /// How long a client may take to send a request's body.
         Live body_timeout: Span = Span::seconds(60),
@@ -80,8 +80,12 @@ section! {
         Live max_queued: Option<usize> = None,
         /// How long a generation may wait for a slot.
         Live queue_timeout: Span = Span::seconds(30),
-        /// Bytes kept for a stream whose client does not read, in KiB; more ends it.
+        /// Bytes kept for a stream whose client does not read, in KiB. A stream that holds more is ended once its client
+        /// has taken nothing for `slow_client_timeout`, and at once when it holds 16 times as much.
         Live stream_buffer_kb: usize = 1024,
+        /// Most bytes that all streams together keep for clients that do not read, in MiB. While there are more, a stream
+        /// that holds over 64 KiB, and was not read from for a moment or is over `stream_buffer_kb`, is ended.
+        Live max_unread_mb: usize = 256,
         /// How long a client may leave a full buffer unread.
         Live slow_client_timeout: Span = Span::seconds(30),
         /// Most prompts times choices of one request.
@@ -206,6 +210,7 @@ impl Config {
             ("limits.max_concurrent", l.max_concurrent as u64, 1, 100_000),
             ("limits.max_queued", l.queue_places() as u64, 0, 1_000_000),
             ("limits.stream_buffer_kb", l.stream_buffer_kb as u64, 1, 1 << 20),
+            ("limits.max_unread_mb", l.max_unread_mb as u64, 1, 1 << 20),
             ("limits.max_choices", l.max_choices as u64, 1, 100_000),
             ("plugins.max_generations", u64::from(self.plugins.max_generations), 1, 100_000),
         ] {

@@ -202,6 +202,7 @@ mod tests {
             ("limits.max_queued = 1000001", "limits.max_queued = 0"),
             ("limits.stream_buffer_kb = 0", "limits.stream_buffer_kb = 1"),
             ("limits.slow_client_timeout = '0s'", "limits.slow_client_timeout = '1s'"),
+            ("limits.max_unread_mb = 0", "limits.max_unread_mb = 1"),
             ("limits.max_choices = 0", "limits.max_choices = 1"),
             ("limits.stall_timeout = '0s'", "limits.stall_timeout = '1s'"),
             ("plugins.max_generations = 0", "plugins.max_generations = 1"),

@@ -76,7 +76,7 @@ codes! {
     UnknownParameter = "unknown_parameter", 400, InvalidRequest, None;
     /// There is nothing to answer.
     EmptyPrompt = "empty_prompt", 400, InvalidRequest, Some(Reason::EmptyPrompt);
-    /// More prompts or choices than one request may have.
+    /// More prompts or choices than one request may have, or than the host could run and let wait at once.
     MultiPrompt = "multi_prompt", 400, InvalidRequest, Some(Reason::MultiPrompt);
     /// The model's chat template refused the messages.
     TemplateError = "template_error", 400, InvalidRequest, None;

@@ -1,5 +1,7 @@
 //! Builds one model's engine, warms it, and lets it answer a canary before anyone else may ask it. Blocking.
 
+mod fingerprint;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -83,7 +85,7 @@ pub(super) fn raise(
     let worker = Worker::start(id, &job.name, engine, gate, metrics)
         .map_err(|e| fault(LoadStage::Build, format!("its thread did not start: {e}")))?;
     let (load_seconds, warmup_seconds) = (load.as_secs_f64(), warmup.as_secs_f64());
-    let fingerprint = format!("fp_{}_{}", manifest.id, manifest.version);
+    let fingerprint = fingerprint::of(manifest, job, &card);
     let model = Model {
         name: job.name.clone(),
         created: unix_now(),
@@ -109,6 +111,7 @@ pub(super) fn raise(
         model = job.name,
         path = job.path.as_ref().map(|p| p.display().to_string()),
         device,
+        fingerprint = model.fingerprint,
         device_name = model.card.device,
         quantization = model.card.quantization,
         tokenizer,

@@ -1,7 +1,7 @@
 //! Accepts connections and serves them with the service it is given.
 //!
 //! What must hold: the number of connections is bounded; a head must come within its deadline, and so must the preface of
-//! HTTP/2; a connection ends when its token is cancelled, whatever its client does; an accept error never ends the loop.
+//! HTTP/2 and the first head behind it; a connection ends when its token is cancelled, whatever its client does; an accept error never ends the loop.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -201,14 +201,28 @@ where
         let (peer, begun) = (connection.peer, streams.clone());
         let answer =
             service_fn(move |request| Sure(service(request, Connection { peer, token: begun.begin() })));
-        let served = http2::Builder::new(streams)
+        let served = http2::Builder::new(streams.clone())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(64 << 10)
             .keep_alive_interval(Some(PING))
             .keep_alive_timeout(PING)
             .serve_connection(io, answer);
-        return Box::pin(served).await;
+        let mut served = Box::pin(served);
+        if let Ok(ended) = tokio::time::timeout(limits.header_timeout, &mut served).await {
+            return ended;
+        }
+        if !streams.has_begun() {
+            // Nobody asks: a connection that is only held keeps others out. What comes now is still answered.
+            served.as_mut().graceful_shutdown();
+            if let Ok(ended) = tokio::time::timeout(FAREWELL, &mut served).await {
+                return ended;
+            }
+            if !streams.has_begun() {
+                return Ok(());
+            }
+        }
+        return served.await;
     }
     let answer = service_fn(move |request| Sure(service(request, connection.clone())));
     // Boxed, or it would lie in this future twice: where it is made and where it stays.

@@ -4,6 +4,7 @@
 //! Relies on hyper's asking for an answer and handing over its stream in one go, as its HTTP/2 server does.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::rt::Executor;
 use parking_lot::Mutex;
@@ -17,19 +18,27 @@ pub(super) struct Streams {
     tasks: TaskTracker,
     /// The token of the stream that is handed over next.
     next: Arc<Mutex<Option<CancellationToken>>>,
+    /// There was one.
+    begun: Arc<AtomicBool>,
 }
 
 impl Streams {
     /// None yet; all end with `connection` and are tracked by `tasks`.
     pub(super) fn new(connection: CancellationToken, tasks: TaskTracker) -> Streams {
-        Streams { connection, tasks, next: Arc::default() }
+        Streams { connection, tasks, next: Arc::default(), begun: Arc::default() }
     }
 
     /// The token of the stream whose answer is asked for now.
     pub(super) fn begin(&self) -> CancellationToken {
         let token = self.connection.child_token();
         *self.next.lock() = Some(token.clone());
+        self.begun.store(true, Ordering::Relaxed);
         token
+    }
+
+    /// Whether the client has asked for anything yet.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
     }
 }
 

@@ -4,25 +4,31 @@
 //! that waits for the engine's finish). Bytes and their token counts change together, under one lock, which is held for
 //! microseconds and never over a call into a plugin.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::unread::Unread;
 use crate::generate::assemble::{Progress, Shown};
 use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, Piece, Usage};
 
 /// How a flight's bytes are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// They leave as they come. Above the limit the engine is slowed down for a moment; a client that takes nothing for
-    /// `patience`, or falls [`GRACE`] limits behind, is given up.
+    /// `patience`, or falls [`GRACE`] limits behind, is given up; so is one that leaves more than a part unread while
+    /// those of all streams together are over `most`.
     Stream {
         /// Bytes.
         limit: usize,
         /// How long a client may leave a full stream unread.
         patience: Duration,
+        /// Where the bytes of all streams are counted.
+        unread: Arc<Unread>,
+        /// Bytes of all streams.
+        most: usize,
     },
     /// They are collected for one answer of at most this size, with the times of their tokens.
     Collect {
@@ -31,7 +37,7 @@ pub enum Mode {
     },
 }
 
-/// Bytes above which a client that does not read counts as slow; also the most that is handed over at once, so that what
+/// Bytes above which a client that does not read counts as slow: also the most that is handed over at once, so that what
 /// counts as delivered is not far ahead of the client.
 const PART: usize = 64 * 1024;
 /// A full stream whose client took bytes this recently is one whose engine runs ahead: the engine pauses for a moment.
@@ -55,6 +61,8 @@ struct State {
     bytes: Vec<u8>,
     /// How much of `bytes` was handed over already.
     taken: usize,
+    /// How many of the others are counted among those of all streams.
+    counted: usize,
     tokens: u32,
     /// In collect mode: when how many tokens came.
     stamps: Vec<(Instant, u32)>,
@@ -108,6 +116,7 @@ impl Flight {
             live: Some(Live { assembler, consumer }),
             bytes: Vec::new(),
             taken: 0,
+            counted: 0,
             tokens: 0,
             stamps: Vec::new(),
             end: None,
@@ -137,15 +146,20 @@ impl Flight {
         let finishes = piece.more.finish.is_some();
         let mut state = self.state.lock();
         let state = &mut *state;
+        // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
+        if state.live.is_some() && self.crowds(state, now) {
+            self.cut_off(state, now);
+            return if finishes { After::Nothing } else { After::Cancel };
+        }
         let Some(live) = state.live.as_mut() else { return After::Nothing };
         let before = state.bytes.len();
+        let waits = before - state.taken;
         let collects = matches!(self.mode, Mode::Collect { .. });
-        // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
-        let unread = state.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let idle = state.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let (full, end) = match self.mode {
-            Mode::Stream { limit, patience } => {
-                let given_up = before > limit && (unread > patience || before > limit * GRACE);
-                (before > limit && unread < AHEAD, given_up.then_some(End::Cancelled(Cause::SlowClient)))
+            Mode::Stream { limit, patience, .. } => {
+                let given_up = waits > limit && (idle > patience || waits > limit * GRACE);
+                (waits > limit && idle < AHEAD, given_up.then_some(End::Cancelled(Cause::SlowClient)))
             }
             Mode::Collect { limit } => (false, (before > limit).then(|| too_large(limit))),
         };
@@ -182,6 +196,7 @@ impl Flight {
             }
         };
         state.note(shown, collects, now);
+        self.count(state);
         if state.bytes.len() > before || state.end.is_some() {
             wakers.extend(state.waker.take());
         }
@@ -206,6 +221,7 @@ impl Flight {
             state.note(shown, matches!(self.mode, Mode::Collect { .. }), Instant::now());
         }
         state.finish(end, Instant::now());
+        self.count(&mut state);
         let waker = state.waker.take();
         // Who is woken takes the lock at once.
         drop(state);
@@ -235,18 +251,22 @@ impl Flight {
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Ready> {
         let mut state = self.state.lock();
         let left = state.bytes.len() - state.taken;
-        if left == 0 && state.end.is_none() {
+        // What was cut off is over with its connection: its end is not to look like that of an answer.
+        if (left == 0 && state.end.is_none()) || state.cut.is_some() {
             return state.park(cx);
         }
         if left > PART {
             let part = state.bytes[state.taken..state.taken + PART].to_vec();
             state.taken += PART;
             state.waiting_since = Some(Instant::now());
+            state.let_go_of_taken();
+            self.count(&mut state);
             return Poll::Ready(Ready { bytes: part, tokens: 0, end: None });
         }
         state.waiting_since = None;
         let mut bytes = std::mem::take(&mut state.bytes);
         bytes.drain(..std::mem::take(&mut state.taken));
+        self.count(&mut state);
         Poll::Ready(Ready { bytes, tokens: std::mem::take(&mut state.tokens), end: state.end.clone() })
     }
 
@@ -273,21 +293,72 @@ impl Flight {
     pub fn cut_if_slow(&self, now: Instant, patience: Duration) -> bool {
         let mut state = self.state.lock();
         let late = state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) > patience);
-        if !late || (state.end.is_none() && state.bytes.len() < PART) || state.cut.is_some() {
+        if !late || (state.end.is_none() && state.waits() < PART) || state.cut.is_some() {
             return false;
         }
+        self.cut_off(&mut state, now);
+        true
+    }
+
+    /// The same where the bytes of all streams leave no room, of which this one has more than a part.
+    pub fn cut_if_crowded(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        let crowds = state.cut.is_none() && self.crowds(&state, now);
+        if crowds {
+            self.cut_off(&mut state, now);
+        }
+        crowds
+    }
+
+    /// Since when its client has taken nothing, if something waits for it.
+    pub fn idle_since(&self) -> Option<Instant> {
+        self.state.lock().waiting_since
+    }
+
+    /// Nobody will take what waits: a shadow that its engine still has must not keep it.
+    pub fn discard(&self) {
+        let mut state = self.state.lock();
+        state.drop_bytes();
+        self.count(&mut state);
+    }
+
+    /// Whether this stream is one of those that take the room of all. One that was read from a moment ago and is within its
+    /// limit is not: its engine runs ahead.
+    fn crowds(&self, state: &State, now: Instant) -> bool {
+        let Mode::Stream { limit, ref unread, most, .. } = self.mode else { return false };
+        let waits = state.waits();
+        let idle = || state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) >= AHEAD);
+        waits > PART && (waits > limit || idle()) && unread.total() > most
+    }
+
+    /// Ends a client that does not read together with its connection, and lets go of what waits for it.
+    fn cut_off(&self, state: &mut State, now: Instant) {
         state.cut = Some(Cause::SlowClient);
         if state.live.is_some() {
             state.finish(End::Cancelled(Cause::SlowClient), now);
         }
-        drop(state);
+        state.drop_bytes();
+        self.count(state);
         self.connection.cancel();
-        true
+    }
+
+    /// Sets right what is counted of this stream among all.
+    fn count(&self, state: &mut State) {
+        if let Mode::Stream { unread, .. } = &self.mode {
+            let waits = state.waits();
+            unread.settle(&mut state.counted, waits);
+        }
     }
 
     /// Ends the client's connection: nothing that waits for it can be delivered any more.
     pub fn disconnect(&self) {
         self.connection.cancel();
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.discard();
     }
 }
 
@@ -305,6 +376,24 @@ pub struct Outcome {
 }
 
 impl State {
+    /// Bytes that wait for the client.
+    fn waits(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    fn drop_bytes(&mut self) {
+        self.bytes = Vec::new();
+        (self.taken, self.tokens) = (0, 0);
+    }
+
+    /// Gives back the memory of what was taken, once it is the larger half: each byte is then moved about once.
+    fn let_go_of_taken(&mut self) {
+        if self.taken > self.bytes.len() / 2 {
+            self.bytes.drain(..std::mem::take(&mut self.taken));
+            self.bytes.shrink_to_fit();
+        }
+    }
+
     fn finish(&mut self, end: End, now: Instant) {
         if let Some(mut live) = self.live.take() {
             self.usage = live.assembler.usage();

@@ -152,6 +152,7 @@ impl Drop for Generation {
         // Nobody will read any more: the engine must not work on.
         self.cancel(Cause::ClientGone);
         self.book();
+        self.flight.discard();
         self.metrics.inflight.dec();
     }
 }

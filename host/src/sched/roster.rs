@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::flight::Flight;
+use super::unread::Unread;
 use super::worker::Worker;
 use crate::generate::{Cause, End};
 
@@ -64,6 +65,22 @@ impl Roster {
         let now = Instant::now();
         for (flight, worker) in self.running() {
             if flight.cut_if_slow(now, patience) {
+                worker.cancel(flight.task);
+            }
+        }
+    }
+
+    /// Ends those that wait longest, while the bytes that clients have not read are over `most`.
+    pub fn make_room(&self, unread: &Unread, most: usize) {
+        if unread.total() <= most {
+            return;
+        }
+        let idle = |(flight, worker): (Arc<Flight>, _)| Some((flight.idle_since()?, flight, worker));
+        let mut waiting: Vec<_> = self.running().into_iter().filter_map(idle).collect();
+        waiting.sort_by_key(|(since, ..)| *since);
+        let now = Instant::now();
+        for (_, flight, worker) in waiting {
+            if flight.cut_if_crowded(now) {
                 worker.cancel(flight.task);
             }
         }

@@ -51,6 +51,8 @@ pub struct Metrics {
     /// Waits for a slot, in seconds.
     pub queue_wait: Histogram,
     bodies: IntGauge,
+    /// Bytes of streams that wait for their clients.
+    pub unread: IntGauge,
     /// Fields of requests that nobody knows.
     pub unknown_fields: IntCounter,
     /// Streams ended because the client did not read.
@@ -135,6 +137,7 @@ impl Metrics {
             queue_depth: int_gauge(r, &names::QUEUE_DEPTH),
             queue_wait: histogram(r, &names::QUEUE_WAIT),
             bodies: int_gauge(r, &names::BODY_BYTES),
+            unread: int_gauge(r, &names::UNREAD),
             unknown_fields: keep(
                 r,
                 IntCounter::new(names::UNKNOWN_FIELDS.name, names::UNKNOWN_FIELDS.help)

@@ -146,6 +146,8 @@ families! {
         "Fields of requests that nobody knows and that were ignored; many mean a client that expects another server.";
     BODY_BYTES: Own Gauge "cascadia_request_body_bytes" [] &[],
         "Bytes of request bodies that are held, until each was made into tokens; server.max_bodies_mb bounds them.";
+    UNREAD: Own Gauge "cascadia_stream_unread_bytes" [] &[],
+        "Bytes of streams that wait for their clients to read, to 4 KiB for each; limits.max_unread_mb bounds them.";
     SLOW_CLIENTS: Own Counter "cascadia_slow_clients_total" [] &[],
         "Streams ended because the client did not read.";
     BUILD_INFO: Own Gauge "cascadia_build_info" ["version"] &[],

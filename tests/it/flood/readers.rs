@@ -27,9 +27,9 @@ fn large() -> Value {
 }
 
 /// A stream on a socket that holds 4 kB.
-fn slow(host: &Host) -> Result<TcpStream> {
+fn slow(host: &Host, body: &Value) -> Result<TcpStream> {
     let mut connection = Connection::open(host.client().address)?;
-    connection.send(&Request::post(CHAT, &large()))?;
+    connection.send(&Request::post(CHAT, body))?;
     assert_eq!(connection.head()?.status, 200);
     let socket = connection.into_socket();
     sys::receive_buffer(&socket, 4 << 10);
@@ -63,7 +63,7 @@ fn slow_readers(patience: &str, least: Duration) -> Result<()> {
     let host = Host::mock(&args);
     let before = settled(&host);
     let begun = Instant::now();
-    let mut sockets = (0..READERS).map(|_| slow(&host)).collect::<Result<Vec<_>>>()?;
+    let mut sockets = (0..READERS).map(|_| slow(&host, &large())).collect::<Result<Vec<_>>>()?;
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| -> Result<()> {
         let readers = scope.spawn(|| trickle(&mut sockets, stop));
@@ -109,4 +109,41 @@ fn output_to_slow_readers_is_bounded_and_others_are_unaffected() -> Result<()> {
 #[ignore = "takes more than a minute; the module says how to run it"]
 fn output_to_slow_readers_is_bounded_for_a_minute_long() -> Result<()> {
     slow_readers("45s", Duration::from_secs(60))
+}
+
+#[test]
+fn what_many_slow_readers_leave_unread_is_bounded_for_all_of_them_together() -> Result<()> {
+    const MANY: u32 = 60;
+    const MOST: u64 = 8 << 20;
+    let args = [
+        "--plugin-opt",
+        "mock.context-length=100000",
+        "--max-queued",
+        "100",
+        "--set",
+        "limits.max_unread_mb=8",
+    ];
+    let host = Host::mock(&args);
+    let before = settled(&host);
+    // 12 MB each, of which the kernel takes some 4. It is within what one stream may leave: without the common bound the
+    // rest would wait.
+    let body = streamed(chat(&order(&"x".repeat(TOKEN), &json!({"repeat": 750}))));
+    let sockets = (0..MANY).map(|_| slow(&host, &body)).collect::<Result<Vec<_>>>()?;
+    // A few may wait for their clients as long as any; the others leave no room and are ended.
+    wait("all but a few to be ended, and the unread bytes to be within their bound", || {
+        let metrics = host.scrape();
+        let unread = metrics.value("cascadia_stream_unread_bytes", &[]);
+        let slow = metrics.value("cascadia_slow_clients_total", &[]);
+        let fine = slow >= f64::from(MANY - 10) && unread <= MOST as f64;
+        if fine { Ok(()) } else { Err(format!("{unread} bytes unread, {slow} ended")) }
+    });
+    // Others are served meanwhile.
+    assert_eq!(host.told(CHAT, &streamed(chat("and this one")))?.text, "and this one");
+    // 480 MB would have waited.
+    peak_within(&host, before, 2 * (MOST >> 10) + (64 << 10));
+    drop(sockets);
+    let metrics = host.quiet();
+    assert_eq!(metrics.ended("cancelled"), f64::from(MANY));
+    assert_eq!(metrics.value("cascadia_stream_unread_bytes", &[]), 0.0);
+    is_calm(&host, before)
 }

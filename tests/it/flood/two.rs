@@ -2,9 +2,10 @@
 
 use std::io::Write;
 use std::net::Shutdown;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use cascadia_tests::Host;
 use cascadia_tests::client::{CHAT, chat, order, streamed};
 use cascadia_tests::two::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, PING, RESET, SETTINGS, Two, field, frame,
@@ -247,4 +248,25 @@ fn what_is_no_frame_ends_the_connection() -> Result<()> {
         let _gone = two.socket.shutdown(Shutdown::Both);
     }
     is_calm(&host, before)
+}
+
+#[test]
+fn connections_that_ask_for_nothing_end_and_let_others_in() -> Result<()> {
+    let begun = Instant::now();
+    let flags = ["--set", "server.header_timeout=1s", "--set", "server.max_connections=20"];
+    let host = Host::mock(&flags);
+    let silent: Vec<Two> = (0..20).map(|_| Two::open(host.client().address)).collect::<Result<_>>()?;
+    // One that asks stays, however long it is silent afterwards; so it is a later one, or there is no place for it.
+    for mut two in silent {
+        assert!(two.rest()?.iter().any(|frame| frame.kind == GO_AWAY), "they are told");
+    }
+    let mut asks = Two::open(host.client().address)?;
+    assert!(asks.send(&get(number(0), "/livez")));
+    ended(&mut asks, 1)?;
+    asks.rest_or_silence(Duration::from_secs(4))?;
+    assert!(asks.send(&get(number(1), "/livez")));
+    assert!(!ended(&mut asks, 1)?.is_empty(), "it is still served");
+    // Two pings take 40 seconds.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    Ok(())
 }

@@ -6,7 +6,7 @@ use hyper::Response;
 
 use super::encode::Prompt;
 use super::frames::Dialect;
-use super::intake::intake;
+use super::intake::{intake, name};
 use super::messages;
 use super::params::Params;
 use super::refused;
@@ -18,6 +18,7 @@ use crate::prompt::template::ChatOptions;
 /// Answers a chat.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
     let (mut fields, model, held) = intake(api, call.request).await?;
+    name(&call.id, &mut fields)?;
     let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let messages = messages::read(fields.take("messages"))?;
     let params = Params::read(&mut fields, model.offer(), Dialect::Chat, 1, api.config().limits.max_choices)?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::encode::Prompt;
 use super::fields::wrong;
 use super::frames::Dialect;
-use super::intake::intake;
+use super::intake::{intake, name};
 use super::params::Params;
 use super::refused;
 use super::run::{self, Plan, Who};
@@ -22,6 +22,7 @@ const DEFAULT_MAX_TOKENS: u32 = 16;
 /// Completes prompts.
 pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusal> {
     let (mut fields, model, held) = intake(api, call.request).await?;
+    name(&call.id, &mut fields)?;
     let who = Who { id: call.id, caller: call.caller, connection: call.connection.token };
     let prompts = prompts(fields.take("prompt"))?;
     let most = api.config().limits.max_choices;

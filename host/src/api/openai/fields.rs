@@ -135,7 +135,8 @@ pub(super) fn wrong(name: &str, expected: &str, found: &Value) -> ApiError {
     ApiError::new(Code::InvalidValue, format!("{name} must be {expected}, not {shown}")).param(name)
 }
 
-fn out_of_range(name: &str, found: &str, min: f64, max: f64) -> ApiError {
+/// A number is outside of what a field may have.
+pub(super) fn out_of_range(name: &str, found: &str, min: f64, max: f64) -> ApiError {
     ApiError::new(Code::InvalidValue, format!("{name} is {found}; it must be from {min} to {max}"))
         .param(name)
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use hyper::Request;
 use hyper::body::Incoming;
 
-use super::fields::Fields;
+use super::fields::{Fields, wrong};
+use crate::api::guard::{BODY_ID, RequestId};
 use crate::api::{Api, Refusal};
 use crate::error::{ApiError, Code};
 use crate::http::read;
@@ -29,6 +30,16 @@ pub(super) async fn intake(
     let (mut fields, held) = parse(api, body, held).await?;
     let model = api.models.resolve(fields.string("model")?.as_deref())?;
     Ok((fields, model, held))
+}
+
+/// Takes the id that the body names for the request.
+pub(super) fn name(id: &RequestId, fields: &mut Fields) -> Result<(), ApiError> {
+    match fields.string(BODY_ID)? {
+        Some(text) if !id.name(&text) => {
+            Err(wrong(BODY_ID, "1 to 128 visible ASCII characters", &text.into()))
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn parse(api: &Api, body: Bytes, held: Held) -> Result<(Fields, Held), ApiError> {

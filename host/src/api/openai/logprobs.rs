@@ -16,6 +16,11 @@ fn bytes_of(text: &Text, token: u32) -> &[u8] {
     text.token_piece(token).unwrap_or_default()
 }
 
+/// The bytes of an alternative. An engine that makes its text itself has said those of the token that it chose.
+fn alternative<'a>(scored: &'a Scored, text: &'a Text, token: u32) -> &'a [u8] {
+    if token == scored.token { &scored.bytes } else { bytes_of(text, token) }
+}
+
 fn word(text: &Text, token: u32) -> String {
     String::from_utf8_lossy(bytes_of(text, token)).into_owned()
 }
@@ -27,8 +32,9 @@ pub(super) fn chat(scores: &[Scored], text: &Text) -> Value {
         .iter()
         .map(|scored| {
             let mut object = entry(&scored.bytes, scored.logprob);
+            let alternatives = scored.top.iter();
             let top: Vec<Value> =
-                scored.top.iter().map(|(token, logprob)| entry(bytes_of(text, *token), *logprob)).collect();
+                alternatives.map(|(token, p)| entry(alternative(scored, text, *token), *p)).collect();
             object["top_logprobs"] = Value::Array(top);
             object
         })
@@ -63,7 +69,8 @@ pub(super) fn completion(
     for scored in scores {
         let mut top = serde_json::Map::new();
         for (token, logprob) in &scored.top {
-            top.entry(word(text, *token)).or_insert_with(|| number(*logprob));
+            let word = String::from_utf8_lossy(alternative(scored, text, *token)).into_owned();
+            top.entry(word).or_insert_with(|| number(*logprob));
         }
         // The chosen one is told among the alternatives, also where it is none of the most likely.
         let own = String::from_utf8_lossy(&scored.bytes).into_owned();

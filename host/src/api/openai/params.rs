@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::fields::{Fields, unsupported, wrong};
+use super::fields::{Fields, out_of_range, unsupported, wrong};
 use super::frames::Dialect;
 use super::refused;
 use crate::error::{ApiError, Code};
@@ -195,8 +195,14 @@ fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
 
 /// Choices of each prompt: `n`, and `best_of`, which may not ask for more.
 fn choices(fields: &mut Fields, prompts: usize, max: usize) -> Result<usize, ApiError> {
-    let n = fields.integer("n", 1, i64::from(u32::MAX))?.unwrap_or(1);
-    if let Some(best_of) = fields.integer("best_of", 0, i64::from(u32::MAX))?.filter(|b| *b > 0)
+    // Of too many choices more is said below than that they are.
+    let count =
+        |fields: &mut Fields, name: &str, least: i64| match fields.integer(name, i64::MIN, i64::MAX)? {
+            Some(n) if n < least => Err(out_of_range(name, &n.to_string(), least as f64, max as f64)),
+            other => Ok(other),
+        };
+    let n = count(fields, "n", 1)?.unwrap_or(1);
+    if let Some(best_of) = count(fields, "best_of", 0)?.filter(|b| *b > 0)
         && best_of != n
     {
         return Err(match best_of < n {

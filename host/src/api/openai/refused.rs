@@ -69,7 +69,6 @@ const IDLE: &[&str] = &[
     "verbosity",
     "moderation",
     "parallel_tool_calls",
-    "request_id",
 ];
 
 /// Takes these fields out; an error names the first that asks for something.

@@ -74,6 +74,7 @@ pub(super) async fn run(
         return Err(ApiError::new(Code::Draining, "the host is shutting down; try another").into());
     }
     let prompts = std::mem::take(&mut plan.prompts);
+    places(&plan, prompts.len())?;
     let continues = !matches!(prompts.first(), Some(Prompt::Chat { .. }));
     let echoes: Vec<Option<String>> = prompts
         .iter()
@@ -108,7 +109,7 @@ pub(super) async fn run(
         generations.push(Generation::admit(
             Arc::clone(&flight),
             Arc::clone(&plan.model.worker),
-            who.id.text.clone(),
+            who.id.text().to_owned(),
         ));
         parts.push((choice, beside));
         if flights.len() == 1 {
@@ -128,6 +129,22 @@ pub(super) async fn run(
         let answer = whole(generations, parts).await?;
         Ok(respond::json(200, &unary::object(plan.dialect, &labels, &answer, plan.params.choices)))
     }
+}
+
+/// Refuses a request that could not even run alone: it would be told to try again for ever.
+fn places(plan: &Plan, prompts: usize) -> Result<(), ApiError> {
+    let (gate, choices) = (plan.model.worker.gate(), plan.params.choices);
+    let (slots, queued) = (gate.slots(), gate.places());
+    let wanted = prompts.saturating_mul(choices);
+    if wanted <= slots.saturating_add(queued) {
+        return Ok(());
+    }
+    let message = format!(
+        "{prompts} prompts with {choices} choices each are {wanted} generations, and {} runs {slots} at once while {queued} \
+         more may wait; ask for fewer, or raise --max-concurrent or --max-queued",
+        plan.model.name
+    );
+    Err(ApiError::new(Code::MultiPrompt, message).param("n"))
 }
 
 fn choice(plan: &Plan, index: usize, echo: Option<&str>, tokens: &[u32]) -> Choice {
@@ -160,10 +177,12 @@ fn begin(
     }
     let beside = Arc::default();
     let (mode, consumer): (_, Box<dyn Consumer>) = if params.stream {
-        let limits = &api.config().limits;
+        let config = api.config();
+        let limits = &config.limits;
         let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
         let frames = Frames::new(*dialect, Arc::clone(labels), params.include_usage, choice.clone());
-        (Mode::Stream { limit, patience }, Box::new(frames))
+        let (unread, most) = (Arc::clone(&api.unread), limits.max_unread_mb << 20);
+        (Mode::Stream { limit, patience, unread, most }, Box::new(frames))
     } else {
         let limit = MAX_ANSWER / params.choices.max(1);
         (Mode::Collect { limit }, Box::new(Collect(Arc::clone(&beside))))
@@ -177,7 +196,7 @@ fn begin(
     // Choices of one seed differ, and are the same again when asked again.
     sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(choice.index as u64));
     let request = Request {
-        id: who.id.text.clone(),
+        id: who.id.text().to_owned(),
         group: task,
         model: model.name.clone(),
         tokens,
@@ -233,7 +252,7 @@ async fn admit(model: &Model, flight: &Flight) -> Result<Option<crate::sched::Pe
     })
 }
 
-/// Puts the request on the roster under its answer's id, and under its client's id where it chose one.
+/// Puts the request on the roster under its answer's id, and under the ids that its client chose.
 fn tickets(
     api: &Arc<Api>,
     who: &Who,
@@ -241,15 +260,13 @@ fn tickets(
     flights: &[Arc<Flight>],
     model: &Model,
 ) -> Result<Vec<Ticket>, ApiError> {
-    let id = &who.id;
-    let chosen = id.chosen.then(|| who.caller.scoped(&id.text));
-    std::iter::once(labels.id.clone())
+    let chosen = who.id.chosen().map(|(place, id)| (place, id, who.caller.scoped(id)));
+    std::iter::once(("id", labels.id.as_str(), labels.id.clone()))
         .chain(chosen)
-        .map(|name| {
+        .map(|(place, id, name)| {
             api.roster.enter(&name, flights, &model.worker).ok_or_else(|| {
-                let message =
-                    format!("a request with x-request-id {:?} is running; choose another or wait", id.text);
-                ApiError::new(Code::DuplicateRequest, message).param("x-request-id")
+                let message = format!("a request with {place} {id:?} is running; choose another or wait");
+                ApiError::new(Code::DuplicateRequest, message).param(place)
             })
         })
         .collect()
