@@ -163,7 +163,8 @@ impl Bench {
         Ok(())
     }
 
-    /// All up at once, one working at a time, from another one on in every round.
+    /// All up at once, one working at a time, from another one on in every round, and backwards in every other: nobody always
+    /// follows the same one.
     fn volleys(&mut self) -> Result<()> {
         let cases: Vec<Case> = CASES.iter().filter(|case| self.wants(case)).copied().collect();
         let mut subjects = Vec::new();
@@ -189,7 +190,8 @@ impl Bench {
             for case in &cases {
                 let prompts = case.prompts(&self.words, round as u64);
                 for turn in 0..subjects.len() {
-                    let at = (round + turn) % subjects.len();
+                    let count = subjects.len();
+                    let at = (round + if round % 2 == 0 { turn } else { count - turn }) % count;
                     self.volley(case, &mut subjects[at], &prompts, round > 0)?;
                 }
             }
@@ -203,7 +205,8 @@ impl Bench {
         if !case.who.contains(&who) || !self.is_there(who) {
             return Ok(());
         }
-        match plan::run(case, subject, prompts) {
+        let run = plan::run(case, subject, prompts).and_then(|found| subject.rest().map(|()| found));
+        match run {
             Ok(found) if counts => {
                 let (first, total) = (found.first, found.total);
                 said(&format!("{}, {}: {first:.0} ms, {total:.1} tokens/s", case.name, who.name()));

@@ -30,6 +30,11 @@ const BATCHED: usize = 256;
 /// How long a start may take: a model is compiled in the first of them.
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(20);
+/// One that has used no more of a look's time is at rest.
+const REST: f64 = 0.05;
+const LOOK: Duration = Duration::from_millis(100);
+/// How long it may work on after its last answer.
+const AFTERWORK: Duration = Duration::from_secs(20);
 const MODEL: &str = "measured";
 
 /// Who.
@@ -181,6 +186,21 @@ impl Subject {
                 volley::fly(*address, &requests, *before, tokens)
             }
             Talk::Pipe(library) => library.fly(prompts, tokens),
+        }
+    }
+
+    /// Waits until it computes no more. A server may work on behind its last answer, and would then take the processor
+    /// from whoever is next.
+    pub(crate) fn rest(&self) -> Result<()> {
+        let until = Instant::now() + AFTERWORK;
+        loop {
+            let before = self.group.cpu()?;
+            std::thread::sleep(LOOK);
+            let used = self.group.cpu()?.saturating_sub(before);
+            if used.as_secs_f64() < REST * LOOK.as_secs_f64() {
+                return Ok(());
+            }
+            ensure!(Instant::now() < until, "it still computes {AFTERWORK:?} after its last answer");
         }
     }
 
