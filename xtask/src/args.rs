@@ -35,6 +35,8 @@ pub(crate) enum Bench {
     Tokens(Vec<String>),
     /// The same.
     Peers(Vec<String>),
+    /// The same.
+    Engines(Vec<String>),
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -92,7 +94,7 @@ const COMMANDS: [(&str, &str, &str); 9] = [
     ),
     (
         "bench",
-        "[boundary [--gate] | tokens|peers [--quick] [--json] [--only TEXT]]  measure; without a name, list what can be",
+        "[boundary [--gate] | tokens|peers|engines [--quick] [--json] [--only TEXT]]  measure; without a name, list what can be",
         "boundary: what a token costs between host and engine. Builds the release host, engines that do nothing but push, and\n\
          the mock, and measures them in the host's process and in one of their own. Prints medians, quartiles and the targets;\n\
          leaves target/bench/boundary.json. The machine's load is in the numbers: --gate, which makes a missed target exit\n\
@@ -104,7 +106,11 @@ const COMMANDS: [(&str, &str, &str); 9] = [
          with its mocker, the routers smg and sglang-router. Downloads them (200 MiB) into target/fetch/peers, as pinned in\n\
          xtask/peers/; who cannot be installed or started is named with the reason. A quarter of an hour; --quick is three\n\
          minutes. --threads N is what the real engines compute with, all processors if it is not said: 1 is for a machine that\n\
-         others use, on which threads that wait for each other measure the neighbour. Leaves target/bench/peers.json.",
+         others use, on which threads that wait for each other measure the neighbour. Leaves target/bench/peers.json.\n\
+         engines: a whole model behind the host, with --cb and without, beside OpenVINO GenAI in process from Python and llama.cpp's\n\
+         server, all with the same file: time to a first token, tokens/s of 1, 8 and 16 streams, memory, time to load, the host's\n\
+         share of the processor. Downloads OpenVINO for Python (80 MiB) and llama.cpp's server as peers does. Nine rounds in half\n\
+         an hour; --quick is three. --threads N as for peers. Leaves target/bench/engines.json.",
     ),
     (
         "soak",
@@ -164,7 +170,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             }
             [what, rest @ ..] if what == "tokens" => Command::Bench(Some(Bench::Tokens(rest.to_vec()))),
             [what, rest @ ..] if what == "peers" => Command::Bench(Some(Bench::Peers(rest.to_vec()))),
-            _ => bail!("bench takes what to measure, which is: boundary, tokens or peers"),
+            [what, rest @ ..] if what == "engines" => Command::Bench(Some(Bench::Engines(rest.to_vec()))),
+            _ => bail!("bench takes what to measure, which is: boundary, tokens, peers or engines"),
         },
         "soak" => Command::Soak(rest.to_vec()),
         other => {
@@ -232,7 +239,9 @@ mod tests {
         assert_eq!(parsed("bench tokens --quick").unwrap(), tokens);
         let peers = Command::Bench(Some(Bench::Peers(vec!["--only".to_owned(), "16".to_owned()])));
         assert_eq!(parsed("bench peers --only 16").unwrap(), peers);
-        assert!(parsed("bench token").unwrap_err().to_string().contains("boundary, tokens or peers"));
+        assert!(parsed("bench token").unwrap_err().to_string().contains("tokens, peers or engines"));
+        let engines = Command::Bench(Some(Bench::Engines(vec!["--quick".to_owned()])));
+        assert_eq!(parsed("bench engines --quick").unwrap(), engines);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask bench` and `cargo xtask soak`: what is measured beside the tests, in release builds.
 //!
-//! Holds: at the boundary the host measures itself (`plugin bench`), we choose engines and targets; tokens, peers and the
-//! soak are programs of their own, in `benches/`. Medians are told, never means; a missed target is an error only with `--gate`, since
+//! Holds: at the boundary the host measures itself (`plugin bench`), we choose engines and targets; tokens, peers, engines
+//! and the soak are programs of their own, in `benches/`. Medians are told, never means; a missed target is an error only with `--gate`, since
 //! on a shared machine it is as often the neighbour's fault.
 
 mod table;
@@ -21,6 +21,7 @@ pub(crate) const LIST: &str = "\
 boundary  what a token costs between host and engine
 tokens    what a token costs on its whole way to a client's socket
 peers     the same for servers that others wrote, beside ours
+engines   whole models: ours over HTTP, the same library in process, llama.cpp's server
 
 cargo xtask bench NAME runs one; cargo xtask soak is the test of endurance.";
 
@@ -152,11 +153,27 @@ pub(crate) fn tokens(place: &Place, words: &[String]) -> Result<ExitCode> {
 
 /// The same of others' servers. Who cannot be installed is named in the report.
 pub(crate) fn peers(place: &Place, words: &[String]) -> Result<ExitCode> {
+    compared(place, "peers", fetch::SERVERS, words)
+}
+
+/// Whole models. The folder of compiled ones stays, as it does for users.
+pub(crate) fn engines(place: &Place, words: &[String]) -> Result<ExitCode> {
+    let cache = ["--cache".to_owned(), folder(place)?.join("ir").display().to_string()];
+    compared(place, "engines", fetch::ENGINES, &[&cache, words].concat())
+}
+
+/// Ours beside what is fetched under `names`.
+fn compared(
+    place: &Place,
+    bench: &str,
+    names: &'static [&'static str],
+    words: &[String],
+) -> Result<ExitCode> {
     fetch::need(place, &[Artefact::Openvino, Artefact::Model])?;
-    let report = folder(place)?.join("peers.json").display().to_string();
-    let mut all = vec!["peers".to_owned(), "--out".to_owned(), report];
+    let report = folder(place)?.join(bench).with_added_extension("json").display().to_string();
+    let mut all = vec![bench.to_owned(), "--out".to_owned(), report];
     all.extend(["--model".to_owned(), place.gguf().display().to_string()]);
-    for (name, found) in fetch::peers(place)? {
+    for (name, found) in fetch::peers(place, names)? {
         all.extend(match found {
             Ok(python) => ["--python".to_owned(), format!("{name}={}", python.display())],
             Err(reason) => ["--absent".to_owned(), format!("{name}={reason:#}")],

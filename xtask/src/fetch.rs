@@ -10,7 +10,7 @@ mod prometheus;
 mod venv;
 mod wheel;
 
-pub(crate) use peers::peers;
+pub(crate) use peers::{ENGINES, SERVERS, peers};
 
 use crate::place::Place;
 use anyhow::{Context, Result, bail};

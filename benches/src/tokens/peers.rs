@@ -4,10 +4,10 @@
 //! named with the reason; the others go on. Only of ours is that an error.
 
 mod gguf;
-mod group;
-mod launch;
+pub(crate) mod group;
+pub(crate) mod launch;
 mod plan;
-mod probe;
+pub(crate) mod probe;
 mod report;
 mod server;
 mod tiny;
@@ -70,7 +70,7 @@ impl Options {
     }
 }
 
-fn pair(text: &str) -> Result<(String, String)> {
+pub(crate) fn pair(text: &str) -> Result<(String, String)> {
     let (name, value) = text.split_once('=').with_context(|| format!("{text} should be NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
 }

@@ -1,5 +1,5 @@
-//! The servers that `cargo xtask bench peers` compares with, an environment for each: they want different versions of the
-//! same packages. Only that bench fetches them, neither builds nor tests do.
+//! What `cargo xtask bench peers` and `bench engines` compare with, an environment for each: they want different versions of
+//! the same packages. Only those benches fetch them, neither builds nor tests do.
 //!
 //! Holds: every package is in `xtask/peers/NAME.txt` with its version and hashes, and pip takes no other. One that cannot
 //! be installed keeps none of the others out.
@@ -10,12 +10,18 @@ use crate::proc;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-const NAMES: [&str; 4] = ["llama.cpp", "dynamo", "smg", "sglang-router"];
+/// The servers, for `bench peers`.
+pub(crate) const SERVERS: &[&str] = &["llama.cpp", "dynamo", "smg", "sglang-router"];
+/// What computes, for `bench engines`.
+pub(crate) const ENGINES: &[&str] = &["openvino", "llama.cpp"];
 
-/// Each by name, with its interpreter or the reason why there is none.
-pub(crate) fn peers(place: &Place) -> Result<Vec<(&'static str, Result<PathBuf>)>> {
+/// Each of these by name, with its interpreter or the reason why there is none.
+pub(crate) fn peers(
+    place: &Place,
+    names: &'static [&'static str],
+) -> Result<Vec<(&'static str, Result<PathBuf>)>> {
     let _lock = super::lock(&place.fetched())?;
-    Ok(NAMES.map(|name| (name, peer(place, name))).into())
+    Ok(names.iter().map(|name| (*name, peer(place, name))).collect())
 }
 
 fn peer(place: &Place, name: &str) -> Result<PathBuf> {
@@ -45,8 +51,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_library_in_process_has_the_plugins_version() {
+        let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(list(xtask, "openvino")).unwrap();
+        for wheel in crate::pins::Pins::read(&xtask.join("pins.toml")).unwrap().openvino() {
+            let pin = format!("{}=={} ", wheel.name, wheel.version);
+            assert!(text.contains(&pin), "xtask/peers/openvino.txt lacks {pin}");
+        }
+    }
+
+    #[test]
     fn every_package_of_a_peer_has_one_version_and_hashes() {
-        for name in NAMES {
+        for name in SERVERS.iter().chain(ENGINES) {
             let text = std::fs::read_to_string(list(Path::new(env!("CARGO_MANIFEST_DIR")), name)).unwrap();
             let text = text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
             let packages: Vec<String> = text.replace("\\\n", " ").lines().map(str::to_owned).collect();

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -26,13 +26,35 @@ pub(crate) struct Group {
 impl Group {
     /// Starts `command`, whose home and output are in `dir`.
     pub(crate) fn start(mut command: Command, dir: &Path, name: &str) -> Result<Group> {
-        let log = dir.join(name);
-        let out = File::create(&log).with_context(|| format!("make {}", log.display()))?;
+        let (log, out) = log(dir, name)?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        Group::spawn(command, dir, name, log)
+    }
+
+    /// The same for one that is talked to over its input and output.
+    pub(crate) fn talk(
+        mut command: Command,
+        dir: &Path,
+        name: &str,
+    ) -> Result<(Group, ChildStdin, ChildStdout)> {
+        let (log, out) = log(dir, name)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(out);
+        let mut group = Group::spawn(command, dir, name, log)?;
+        let ends = group.child.stdin.take().zip(group.child.stdout.take());
+        let (input, output) = ends.context("a piped input and output")?;
+        Ok((group, input, output))
+    }
+
+    fn spawn(mut command: Command, dir: &Path, name: &str, log: PathBuf) -> Result<Group> {
         command.current_dir(dir).process_group(0);
         sys::die_with_parent(&mut command);
         let child = command.spawn().with_context(|| format!("start {name}"))?;
         Ok(Group { child, log })
+    }
+
+    /// The process that was started.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// An error with its last words if it has ended.
@@ -60,6 +82,12 @@ impl Group {
         let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         Ok(ids.filter(|id| group_of(*id) == Some(self.child.id())).collect())
     }
+}
+
+fn log(dir: &Path, name: &str) -> Result<(PathBuf, File)> {
+    let log = dir.join(name);
+    let out = File::create(&log).with_context(|| format!("make {}", log.display()))?;
+    Ok((log, out))
 }
 
 /// The third word behind the name, which may hold anything.

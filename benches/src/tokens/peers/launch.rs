@@ -16,7 +16,7 @@ use crate::subject::Manner;
 /// Tokens of a prompt and its answer, rounded up: what llama.cpp's server sets aside for each stream.
 const ROOM: usize = 128;
 /// Started by its package, which has no program: model, streams, threads, port.
-const LLAMA: &str = "\
+pub(crate) const LLAMA: &str = "\
 import sys, threading, xllamacpp
 model, streams, room, threads, port = sys.argv[1], *map(int, sys.argv[2:])
 params = xllamacpp.CommonParams()
@@ -69,16 +69,16 @@ impl Stock {
 }
 
 /// A port that was free a moment ago. Nobody else asks for ports here while the bench runs.
-pub(super) struct Port {
-    pub(super) address: SocketAddr,
+pub(crate) struct Port {
+    pub(crate) address: SocketAddr,
 }
 
 impl Port {
-    pub(super) fn free() -> Result<Port> {
+    pub(crate) fn free() -> Result<Port> {
         Ok(Port { address: TcpListener::bind("127.0.0.1:0")?.local_addr()? })
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.address.port().to_string()
     }
 }

@@ -15,6 +15,11 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// Asks once, until `until` at most. Gives the shape of the answer and its text.
 pub(crate) fn ask(address: SocketAddr, request: &[u8], until: Instant) -> Result<(Shape, String)> {
+    look(&fetch(address, request, until)?)
+}
+
+/// The body of one whole answer.
+pub(crate) fn fetch(address: SocketAddr, request: &[u8], until: Instant) -> Result<String> {
     let mut socket = TcpStream::connect_timeout(&address, SILENCE).context("connect")?;
     socket.set_read_timeout(Some(SILENCE))?;
     socket.write_all(request).context("ask")?;
@@ -27,7 +32,7 @@ pub(crate) fn ask(address: SocketAddr, request: &[u8], until: Instant) -> Result
         raw.extend_from_slice(&buffer[..n]);
     }
     ensure!(answer.is_whole(), "the answer does not end with [DONE]");
-    look(&body(&raw)?)
+    body(&raw)
 }
 
 /// The body of an answer in chunks.
@@ -47,7 +52,7 @@ fn body(raw: &[u8]) -> Result<String> {
 }
 
 /// Which events carry a token.
-fn look(body: &str) -> Result<(Shape, String)> {
+pub(crate) fn look(body: &str) -> Result<(Shape, String)> {
     let mut shape = Shape { before: 0, tokens: 0, behind: 0, exact: true };
     let mut text = String::new();
     for event in
@@ -73,7 +78,9 @@ fn content(data: &str) -> Result<Option<String>> {
     if let Some(error) = value.get("error") {
         bail!("an error in the stream: {error}");
     }
-    let content = value["choices"][0]["delta"]["content"].as_str().unwrap_or_default();
+    let choice = &value["choices"][0];
+    // Chats and completions.
+    let content = choice["delta"]["content"].as_str().or_else(|| choice["text"].as_str()).unwrap_or_default();
     Ok((!content.is_empty()).then(|| content.to_owned()))
 }
 

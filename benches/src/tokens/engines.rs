@@ -1,0 +1,256 @@
+//! `cargo xtask bench engines`: whole models, in turn: our host with OpenVINO GenAI over HTTP, the same library in process from
+//! Python, and llama.cpp's server; the same file, threads, prompts and lengths.
+//!
+//! First all are started and ended in turn, for the time until a first answer. Then all stay up, only one works at a time, and
+//! neighbouring volleys are compared. One that fails is named with the reason and is out; only of ours is that an error.
+
+mod library;
+mod plan;
+mod report;
+mod subject;
+mod threads;
+mod volley;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use cascadia_tests::Dice;
+
+use crate::spread::Spread;
+use crate::system;
+use plan::{CASES, Case};
+use report::{Absent, Idle, Report, Row, Start};
+use subject::{Stock, Subject, Who};
+use words::{Prompt, Words};
+
+/// Rounds of a whole run, and of a quick one.
+const ROUNDS: (usize, usize) = (9, 3);
+/// Starts of each.
+const STARTS: usize = 3;
+/// In the order of starts: the host compiles the model that the library opens.
+const WHO: [Who; 4] = [Who::Batch, Who::Library, Who::Single, Who::Llama];
+/// Of the prompts that nobody counts.
+const SEED_OF_STARTS: u64 = 7;
+
+#[derive(Default)]
+struct Options {
+    quick: bool,
+    json: bool,
+    out: Option<PathBuf>,
+    /// Only cases whose name contains it, and no starts.
+    only: Option<String>,
+    model: Option<PathBuf>,
+    /// Where the plugin keeps compiled models.
+    cache: Option<PathBuf>,
+    threads: Option<usize>,
+    pythons: BTreeMap<String, PathBuf>,
+    absent: Absent,
+}
+
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
+        let mut options = Options::default();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word} takes a value"));
+            match word.as_str() {
+                "--quick" => options.quick = true,
+                "--json" => options.json = true,
+                "--out" => options.out = Some(value()?.into()),
+                "--only" => options.only = Some(value()?),
+                "--model" => options.model = Some(value()?.into()),
+                "--cache" => options.cache = Some(value()?.into()),
+                "--threads" => options.threads = Some(value()?.parse().context("--threads takes a number")?),
+                "--python" => {
+                    let (name, path) = crate::peers::pair(&value()?)?;
+                    options.pythons.insert(name, path.into());
+                }
+                "--absent" => options.absent.push(crate::peers::pair(&value()?)?),
+                other => {
+                    bail!("unknown word {other}; there are --quick, --json, --only TEXT and --threads N")
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    fn rounds(&self) -> usize {
+        if self.quick { ROUNDS.1 } else { ROUNDS.0 }
+    }
+}
+
+/// The command.
+#[expect(clippy::print_stdout, reason = "a command that talks to its terminal")]
+pub(crate) fn bench(words: impl Iterator<Item = String>) -> Result<()> {
+    let options = Options::parse(words)?;
+    let model = options.model.clone().context("no model was named")?;
+    let cache = options.cache.clone().context("no folder for compiled models was named")?;
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = options.threads.unwrap_or_else(all);
+    let words = Words::read(&model)?;
+    let stock = Stock { model, cache, threads, pythons: options.pythons.clone() };
+    let (absent, loads) = (options.absent.clone(), vec![system::load()]);
+    let report = Report { threads, starts: Vec::new(), rows: Vec::new(), idle: Vec::new(), absent, loads };
+    let mut bench = Bench { options, stock, words, report };
+    bench.run()?;
+    let all = bench.report.json();
+    if let Some(file) = &bench.options.out {
+        let text = serde_json::to_string_pretty(&all).context("write the report")?;
+        std::fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+    }
+    if bench.options.json {
+        println!("{all}");
+    } else {
+        println!("\nmedian (quartiles) of the rounds\n\n{}", bench.report.text());
+    }
+    Ok(())
+}
+
+struct Bench {
+    options: Options,
+    stock: Stock,
+    words: Words,
+    report: Report,
+}
+
+impl Bench {
+    fn run(&mut self) -> Result<()> {
+        self.starts(if self.options.only.is_some() { 0 } else { STARTS })?;
+        self.volleys()?;
+        self.idle()?;
+        self.report.loads.push(system::load());
+        Ok(())
+    }
+
+    fn small(&self, number: u64) -> Prompt {
+        self.words.prompt(&mut Dice::new(SEED_OF_STARTS, number), 20)
+    }
+
+    /// Whether it can still be measured.
+    fn is_there(&self, who: Who) -> bool {
+        !self.report.absent.iter().any(|(name, _)| Some(name.as_str()) == who.package())
+    }
+
+    /// Ours must work; of another the reason is kept.
+    fn lost(&mut self, who: Who, error: anyhow::Error) -> Result<()> {
+        let Some(package) = who.package() else { return Err(error.context(who.name())) };
+        self.report.absent.push((package.to_owned(), format!("{error:#}")));
+        Ok(())
+    }
+
+    /// Starts and ends all of them in turn.
+    fn starts(&mut self, rounds: usize) -> Result<()> {
+        self.report.starts = WHO.map(|who| Start { who, rounds: Vec::new() }).into();
+        // What is compiled once, and read from a cold disk, is no part of a start.
+        drop(Subject::start(Who::Batch, &self.stock, &self.small(0))?);
+        for round in 0..rounds {
+            for (at, who) in WHO.into_iter().enumerate() {
+                if !self.is_there(who) {
+                    continue;
+                }
+                match Subject::start(who, &self.stock, &self.small(round as u64)) {
+                    Ok(subject) => {
+                        let (load, resident) =
+                            (subject.load.as_secs_f64(), subject.group.resident()? / 1024.0);
+                        said(&format!("start, {}: {load:.2} s, {resident:.0} MiB", who.name()));
+                        self.report.starts[at].rounds.push((load, resident));
+                    }
+                    Err(error) => self.lost(who, error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All up at once, one working at a time, from another one on in every round, and backwards in every other: nobody always
+    /// follows the same one.
+    fn volleys(&mut self) -> Result<()> {
+        let cases: Vec<Case> = CASES.iter().filter(|case| self.wants(case)).copied().collect();
+        let mut subjects = Vec::new();
+        for who in WHO.into_iter().filter(|who| cases.iter().any(|case| case.who.contains(who))) {
+            if !self.is_there(who) {
+                continue;
+            }
+            match self.start_checked(who) {
+                Ok(subject) => subjects.push(subject),
+                Err(error) => self.lost(who, error)?,
+            }
+        }
+        for case in &cases {
+            let there: Vec<Who> = case.who.iter().copied().filter(|who| self.is_there(*who)).collect();
+            self.report.rows.extend(there.into_iter().map(|who| Row {
+                case: *case,
+                who,
+                rounds: Vec::new(),
+            }));
+        }
+        // The first one of each kind makes kernels and buffers.
+        for round in 0..=self.options.rounds() {
+            for case in &cases {
+                let prompts = case.prompts(&self.words, round as u64);
+                for turn in 0..subjects.len() {
+                    let count = subjects.len();
+                    let at = (round + if round % 2 == 0 { turn } else { count - turn }) % count;
+                    self.volley(case, &mut subjects[at], &prompts, round > 0)?;
+                }
+            }
+            self.report.loads.push(system::load());
+        }
+        Ok(())
+    }
+
+    fn volley(&mut self, case: &Case, subject: &mut Subject, prompts: &[Prompt], counts: bool) -> Result<()> {
+        let who = subject.who;
+        if !case.who.contains(&who) || !self.is_there(who) {
+            return Ok(());
+        }
+        let run = plan::run(case, subject, prompts).and_then(|found| subject.rest().map(|()| found));
+        match run {
+            Ok(found) if counts => {
+                let (first, total) = (found.first, found.total);
+                said(&format!("{}, {}: {first:.0} ms, {total:.1} tokens/s", case.name, who.name()));
+                let row =
+                    self.report.rows.iter_mut().find(|row| row.case.name == case.name && row.who == who);
+                row.context("a row for each")?.rounds.push(found);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(error) => self.lost(who, error),
+        }
+    }
+
+    /// One whose count of a long prompt's tokens is ours.
+    fn start_checked(&self, who: Who) -> Result<Subject> {
+        let subject = Subject::start(who, &self.stock, &self.small(0))?;
+        subject.counts(&self.words.prompt(&mut Dice::new(SEED_OF_STARTS, 1), 1000))?;
+        Ok(subject)
+    }
+
+    fn wants(&self, case: &Case) -> bool {
+        self.options.only.as_ref().is_none_or(|part| case.name.contains(part))
+    }
+
+    /// The host at the same pace without an engine.
+    fn idle(&mut self) -> Result<()> {
+        let measured = |row: &&Row| row.who == Who::Batch && row.case.prompt < 100;
+        let paces: Vec<_> = self
+            .report
+            .rows
+            .iter()
+            .filter(measured)
+            .map(|row| (row.case, Spread::of(row.rounds.iter().map(|found| found.decode)).median))
+            .collect();
+        for (case, pace) in paces {
+            let cpu = plan::without_engine(&case, pace).context("the host with the mock")?;
+            said(&format!("{}, without an engine: {} ms a token", case.name, cpu.text()));
+            self.report.idle.push(Idle { streams: case.streams, cpu });
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a command that talks to its terminal")]
+fn said(line: &str) {
+    eprintln!("{line}");
+}
