@@ -15,10 +15,17 @@ fn place() -> Place {
 #[test]
 fn our_flags_step_back_for_the_users() {
     let model = "/t/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+    let exact = "--plugin-opt ov-genai.profile=exact";
     for (given, all) in [
-        ("", format!("--plugin libov_genai.so --model {model} --served-model-name smollm2")),
-        ("--api :9", format!("--plugin libov_genai.so --model {model} --served-model-name smollm2 --api :9")),
-        ("--served-model-name x", format!("--plugin libov_genai.so --model {model} --served-model-name x")),
+        ("", format!("--plugin libov_genai.so {exact} --model {model} --served-model-name smollm2")),
+        (
+            "--api :9",
+            format!("--plugin libov_genai.so {exact} --model {model} --served-model-name smollm2 --api :9"),
+        ),
+        (
+            "--served-model-name x",
+            format!("--plugin libov_genai.so {exact} --model {model} --served-model-name x"),
+        ),
         ("--model=m", "--plugin libov_genai.so --model=m".to_owned()),
         ("--plugin p --model m", "--plugin p --model m".to_owned()),
         ("--config c.toml", "--config c.toml".to_owned()),
