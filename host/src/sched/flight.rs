@@ -72,7 +72,10 @@ struct State {
     usage: Usage,
     accepted: bool,
     waiting_since: Option<Instant>,
+    /// Who reads: the body, or who collects the answer.
     waker: Option<Waker>,
+    /// Who waits for a slot, which may be another task than the reader's: one must not take the other's wake.
+    entering: Option<Waker>,
 }
 
 struct Live {
@@ -125,6 +128,7 @@ impl Flight {
             accepted: false,
             waiting_since: None,
             waker: None,
+            entering: None,
         };
         Flight { task, mode, connection, state: Mutex::new(state) }
     }
@@ -222,12 +226,10 @@ impl Flight {
         }
         state.finish(end, Instant::now());
         self.count(&mut state);
-        let waker = state.waker.take();
+        let wakers = [state.waker.take(), state.entering.take()];
         // Who is woken takes the lock at once.
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wakers.into_iter().flatten().for_each(Waker::wake);
         true
     }
 
@@ -268,6 +270,12 @@ impl Flight {
         bytes.drain(..std::mem::take(&mut state.taken));
         self.count(&mut state);
         Poll::Ready(Ready { bytes, tokens: std::mem::take(&mut state.tokens), end: state.end.clone() })
+    }
+
+    /// Waits for an end before there is a slot.
+    pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.end.is_some() { Poll::Ready(()) } else { park(&mut state.entering, cx) }
     }
 
     /// Waits for the end, in collect mode.
@@ -416,12 +424,16 @@ impl State {
     }
 
     fn park<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
-        match &mut self.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            slot => *slot = Some(cx.waker().clone()),
-        }
-        Poll::Pending
+        park(&mut self.waker, cx)
     }
+}
+
+fn park<T>(slot: &mut Option<Waker>, cx: &Context<'_>) -> Poll<T> {
+    match slot {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
+    }
+    Poll::Pending
 }
 
 fn end_of(finish: Finish) -> End {
@@ -439,4 +451,44 @@ fn end_of(finish: Finish) -> End {
 fn too_large(limit: usize) -> End {
     let message = format!("the answer is over {limit} bytes; stream it, or lower max_tokens");
     End::Error(Failure::fault("answer_too_large", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::generate::assemble::Detokenize;
+
+    struct Nothing;
+    impl Detokenize for Nothing {
+        fn push(&mut self, _: u32, _: &mut Vec<u8>) -> bool {
+            true
+        }
+    }
+    impl Consumer for Nothing {
+        fn write(&mut self, _: Event<'_>, _: &mut Vec<u8>) {}
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_slot_takes_no_wake_from_who_waits_for_the_answer() {
+        let assembler = Assembler::new(Box::new(Nothing), Vec::new(), 1);
+        let mode = Mode::Collect { limit: 100 };
+        let flight = Flight::new(1, mode, assembler, Box::new(Nothing), CancellationToken::new());
+        let (reader, entering): (Arc<Woken>, Arc<Woken>) = Default::default();
+        let (read, enter) = (Waker::from(Arc::clone(&reader)), Waker::from(Arc::clone(&entering)));
+        assert!(flight.poll_end(&mut Context::from_waker(&read)).is_pending());
+        assert!(flight.poll_given_up(&mut Context::from_waker(&enter)).is_pending());
+        assert!(flight.end(End::Stop));
+        assert_eq!((reader.0.load(Ordering::Relaxed), entering.0.load(Ordering::Relaxed)), (1, 1));
+    }
 }

@@ -232,7 +232,7 @@ async fn admit(model: &Model, flight: &Flight) -> Result<Option<crate::sched::Pe
     let gate = model.worker.gate();
     let entered = tokio::select! {
         entered = gate.enter() => entered,
-        () = poll_fn(|cx| flight.poll_end(cx)) => return Ok(None),
+        () = poll_fn(|cx| flight.poll_given_up(cx)) => return Ok(None),
     };
     entered.map(Some).map_err(|refused| match refused {
         Refused::Full => {
