@@ -43,7 +43,8 @@ pub fn all(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
     found.retain(|p| p.file_name().and_then(|n| n.to_str()).is_some_and(is_library_name) && p.is_file());
     found = found.into_iter().filter_map(|p| p.canonicalize().ok()).collect();
     // What lies in the folder itself goes before what lies in a bundle.
-    found.sort_by_cached_key(|path| (!is_loose(path, dir), path.clone()));
+    let own = dir.canonicalize().map_err(unreadable)?;
+    found.sort_by_cached_key(|path| (path.parent() != Some(&own), path.clone()));
     Ok(found)
 }
 

@@ -357,11 +357,6 @@ impl Flight {
             unread.settle(&mut state.counted, waits);
         }
     }
-
-    /// Ends the client's connection: nothing that waits for it can be delivered any more.
-    pub fn disconnect(&self) {
-        self.connection.cancel();
-    }
 }
 
 impl Drop for Flight {

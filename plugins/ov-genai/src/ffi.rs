@@ -132,7 +132,7 @@ macro_rules! functions {
                     const NAME: &CStr = match CStr::from_bytes_with_nul(
                         concat!(stringify!($name), "\0").as_bytes()) {
                         Ok(name) => name,
-                        Err(_) => unreachable!(),
+                        Err(_) => panic!("PANIC: an identifier has no zero byte"),
                     };
                     let at = symbols(NAME).ok_or(LoadError::Symbol { name: stringify!($name) })?;
                     // SAFETY: `Open` promises the address of that name, and shim.h gives it this type; the

@@ -129,7 +129,7 @@ fn element(format: Format, b: &[u8], i: usize) -> (i32, f32, f32) {
             let scale = i32::from(low) + 16 * i32::from(high) - 32;
             (IQ[nib(8 + 16 * g, i % 32) as usize], f(0) * scale as f32, 0.0)
         }
-        Format::F32 | Format::F16 | Format::BF16 => unreachable!(),
+        Format::F32 | Format::F16 | Format::BF16 => unreachable!("they have no blocks"),
     }
 }
 
