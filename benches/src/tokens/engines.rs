@@ -12,16 +12,14 @@ mod threads;
 mod volley;
 mod words;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cascadia_tests::Dice;
 
+use crate::options::Options;
 use crate::spread::Spread;
 use crate::system;
 use plan::{CASES, Case};
-use report::{Absent, Idle, Report, Row, Start};
+use report::{Idle, Report, Row, Start};
 use subject::{Stock, Subject, Who};
 use words::{Prompt, Words};
 
@@ -34,56 +32,10 @@ const WHO: [Who; 4] = [Who::Batch, Who::Library, Who::Single, Who::Llama];
 /// Of the prompts that nobody counts.
 const SEED_OF_STARTS: u64 = 7;
 
-#[derive(Default)]
-struct Options {
-    quick: bool,
-    json: bool,
-    out: Option<PathBuf>,
-    /// Only cases whose name contains it, and no starts.
-    only: Option<String>,
-    model: Option<PathBuf>,
-    /// Where the plugin keeps compiled models.
-    cache: Option<PathBuf>,
-    threads: Option<usize>,
-    pythons: BTreeMap<String, PathBuf>,
-    absent: Absent,
-}
-
-impl Options {
-    fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options::default();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word} takes a value"));
-            match word.as_str() {
-                "--quick" => options.quick = true,
-                "--json" => options.json = true,
-                "--out" => options.out = Some(value()?.into()),
-                "--only" => options.only = Some(value()?),
-                "--model" => options.model = Some(value()?.into()),
-                "--cache" => options.cache = Some(value()?.into()),
-                "--threads" => options.threads = Some(value()?.parse().context("--threads takes a number")?),
-                "--python" => {
-                    let (name, path) = crate::peers::pair(&value()?)?;
-                    options.pythons.insert(name, path.into());
-                }
-                "--absent" => options.absent.push(crate::peers::pair(&value()?)?),
-                other => {
-                    bail!("unknown word {other}; there are --quick, --json, --only TEXT and --threads N")
-                }
-            }
-        }
-        Ok(options)
-    }
-
-    fn rounds(&self) -> usize {
-        if self.quick { ROUNDS.1 } else { ROUNDS.0 }
-    }
-}
-
 /// The command.
 #[expect(clippy::print_stdout, reason = "a command that talks to its terminal")]
 pub(crate) fn bench(words: impl Iterator<Item = String>) -> Result<()> {
-    let options = Options::parse(words)?;
+    let options = Options::parse(words, &["--model", "--cache", "--threads", "--python", "--absent"])?;
     let model = options.model.clone().context("no model was named")?;
     let cache = options.cache.clone().context("no folder for compiled models was named")?;
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -186,7 +138,7 @@ impl Bench {
             }));
         }
         // The first one of each kind makes kernels and buffers.
-        for round in 0..=self.options.rounds() {
+        for round in 0..=if self.options.quick { ROUNDS.1 } else { ROUNDS.0 } {
             for case in &cases {
                 let prompts = case.prompts(&self.words, round as u64);
                 for turn in 0..subjects.len() {

@@ -9,6 +9,7 @@
 mod answer;
 mod engines;
 mod generator;
+mod options;
 mod peers;
 mod plan;
 mod report;
@@ -16,11 +17,11 @@ mod spread;
 mod subject;
 mod system;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use options::Options;
 use plan::{Case, Found};
 use report::Row;
 use spread::Spread;
@@ -29,38 +30,12 @@ use subject::Who;
 /// Rounds of a whole run, and of a quick one.
 const ROUNDS: (usize, usize) = (5, 3);
 
-#[derive(Default)]
-struct Options {
-    quick: bool,
-    json: bool,
-    /// Where the report goes too.
-    out: Option<PathBuf>,
-    /// Only cases whose name and streams contain it, as `paced, 5 ms 256`.
-    only: Option<String>,
-}
-
-impl Options {
-    fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options::default();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--quick" => options.quick = true,
-                "--json" => options.json = true,
-                "--out" => options.out = Some(words.next().context("--out takes a file")?.into()),
-                "--only" => options.only = Some(words.next().context("--only takes a part of a name")?),
-                other => bail!("unknown word {other}; there are --quick, --json, --only TEXT and --out FILE"),
-            }
-        }
-        Ok(options)
-    }
-}
-
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).peekable();
     let done = match words.next_if(|word| word == "peers" || word == "engines").as_deref() {
         Some("peers") => peers::bench(words),
         Some(_) => engines::bench(words),
-        None => Options::parse(words).and_then(|options| bench(&options)),
+        None => Options::parse(words, &[]).and_then(|options| bench(&options)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

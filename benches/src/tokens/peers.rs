@@ -12,11 +12,9 @@ mod report;
 mod server;
 mod tiny;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use anyhow::{Context, Result, bail};
 
+use crate::options::Options;
 use crate::system;
 use launch::Stock;
 use plan::Case;
@@ -26,59 +24,10 @@ use server::Who;
 /// Rounds of a whole run, and of a quick one.
 const ROUNDS: (usize, usize) = (5, 3);
 
-#[derive(Default)]
-struct Options {
-    quick: bool,
-    json: bool,
-    /// Where the report goes too.
-    out: Option<PathBuf>,
-    /// Only cases whose name and streams contain it.
-    only: Option<String>,
-    /// The real model.
-    model: Option<PathBuf>,
-    /// Threads of a real engine; as many as there are processors, if it is not said.
-    threads: Option<usize>,
-    /// The interpreters of what was installed.
-    pythons: BTreeMap<String, PathBuf>,
-    /// Who could not be installed, and why.
-    absent: Vec<(String, String)>,
-}
-
-impl Options {
-    fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options::default();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word} takes a value"));
-            match word.as_str() {
-                "--quick" => options.quick = true,
-                "--json" => options.json = true,
-                "--out" => options.out = Some(value()?.into()),
-                "--only" => options.only = Some(value()?),
-                "--model" => options.model = Some(value()?.into()),
-                "--threads" => options.threads = Some(value()?.parse().context("--threads takes a number")?),
-                "--python" => {
-                    let (name, path) = pair(&value()?)?;
-                    options.pythons.insert(name, path.into());
-                }
-                "--absent" => options.absent.push(pair(&value()?)?),
-                other => {
-                    bail!("unknown word {other}; there are --quick, --json, --only TEXT and --threads N")
-                }
-            }
-        }
-        Ok(options)
-    }
-}
-
-pub(crate) fn pair(text: &str) -> Result<(String, String)> {
-    let (name, value) = text.split_once('=').with_context(|| format!("{text} should be NAME=VALUE"))?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
 /// The command.
 #[expect(clippy::print_stdout, reason = "a command that talks to its terminal")]
 pub(crate) fn bench(words: impl Iterator<Item = String>) -> Result<()> {
-    let options = Options::parse(words)?;
+    let options = Options::parse(words, &["--model", "--threads", "--python", "--absent"])?;
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.unwrap_or_else(all);
     let stock = Stock::new(options.pythons.clone(), options.model.clone(), threads)?;
