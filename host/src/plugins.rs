@@ -24,6 +24,7 @@ pub mod opened;
 pub mod options;
 pub mod precheck;
 pub mod proof;
+mod receive;
 mod register;
 pub mod services;
 mod spans;

@@ -19,8 +19,6 @@ use super::engine::{Engine, Next, Taken};
 use crate::generate::{Request, Sampling};
 use count::{Count, Counting, Listening};
 
-/// A hint to engines that can split their work, as a worker gives it.
-const STEP_BUDGET: Duration = Duration::from_millis(50);
 /// An engine with tasks that gives no token for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest sleep of an idle driver.
@@ -193,7 +191,22 @@ impl Driver<'_> {
         })
     }
 
-    /// Steps the engine with `batch` tasks until it is enough. The loop is what is measured.
+    /// Steps the engine while there is more to do at once, tokens come and nothing is to be seen to. The loop that is
+    /// measured. Answers whether the last step gave a token, and what it left to do.
+    fn rush<C: Count>(&self, count: &mut C, target: u64) -> Result<(bool, Next), String> {
+        let mut before = count.counted().tokens;
+        loop {
+            let stepped = self.engine.step(count.receiver());
+            let next = stepped.map_err(|failure| format!("the engine failed: {}", failure.message))?;
+            let counted = count.counted();
+            if next != Next::More || counted.tokens == before || counted.tokens >= target || counted.noted {
+                return Ok((counted.tokens > before, next));
+            }
+            before = counted.tokens;
+        }
+    }
+
+    /// Steps the engine with `batch` tasks until it is enough.
     fn drive<C: Count>(&mut self, batch: usize, count: &mut C, until: Until) -> Result<(), String> {
         let link = self.engine.link();
         let mut last = Instant::now();
@@ -205,22 +218,16 @@ impl Driver<'_> {
                 Until::Empty if self.open.is_empty() => return Ok(()),
                 _ => {}
             }
-            let before = count.counted().tokens;
-            let stepped = self.engine.step(STEP_BUDGET, count.receiver());
-            let next = stepped.map_err(|failure| format!("the engine failed: {}", failure.message))?;
-            if !count.counted().is_quiet() {
+            let target = if let Until::Tokens(target) = until { target } else { 0 };
+            let (came, next) = self.rush(count, target)?;
+            if count.counted().noted {
                 self.settle(count.counted(), batch)?;
             }
-            if count.counted().tokens == before {
-                let now = Instant::now();
-                if now.duration_since(last) > PATIENCE {
-                    return Err(format!(
-                        "no token came for {} s although there are tasks",
-                        PATIENCE.as_secs()
-                    ));
-                }
-            } else if next != Next::More {
-                last = Instant::now();
+            let now = Instant::now();
+            if came {
+                last = now;
+            } else if now.duration_since(last) > PATIENCE {
+                return Err(format!("no token came for {} s although there are tasks", PATIENCE.as_secs()));
             }
             let until = match next {
                 Next::More => {
@@ -238,9 +245,10 @@ impl Driver<'_> {
         }
     }
 
-    #[cold]
     /// Takes note of what has ended, and gives the engine as many tasks as it should have.
+    #[cold]
     fn settle(&mut self, counting: &mut Counting, batch: usize) -> Result<(), String> {
+        counting.noted = false;
         if let Some(fault) = counting.fault.take() {
             return Err(fault);
         }

@@ -69,8 +69,9 @@ pub trait Engine: Send + Sync {
     /// `[any]` Hands a task over under this id.
     fn submit(&self, id: u64, request: &Request) -> Result<Taken, Failure>;
 
-    /// `[drive]` One step; an error means that the engine as a whole failed.
-    fn step(&self, budget: Duration, receiver: &mut dyn Receiver) -> Result<Next, Failure>;
+    /// `[drive]` One step; an error means that the engine as a whole failed. Boxed: what nearly every step answers fits two
+    /// registers.
+    fn step(&self, receiver: &mut dyn Receiver) -> Result<Next, Box<Failure>>;
 
     /// `[any]` Asks for the end of a task, and wakes the driver. Does not block.
     fn cancel(&self, id: u64);

@@ -1,50 +1,34 @@
-//! An engine in this process as safe functions. Chunks come out as `generate::Piece`, or, for the child of an isolated
-//! plugin, as the boundary's own [`wire::Chunk`]; outside `plugins` no type of the boundary is seen.
+//! An engine in this process as safe functions. What it pushes comes out through `receive`; outside `plugins` no type of
+//! the boundary is seen.
 #![expect(unsafe_code, reason = "calls the plugin's tables")]
 
 use core::ffi::c_void;
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use cascadia_plugin_api::abi::chunk as wire;
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::abi::engine::{
-    EngineV1, SINK_GO_ON, SINK_STOP, STEP_IDLE, STEP_MORE, STEP_WAIT, Sink, StepOut,
-};
+use cascadia_plugin_api::abi::engine::{EngineV1, STEP_IDLE, STEP_MORE, STEP_WAIT, Sink, StepOut};
 use cascadia_plugin_api::abi::prim::{Array, Str};
 use cascadia_plugin_api::abi::task::{self, Grammar, LogitBias, Task, Trace};
 use cascadia_plugin_api::ext::{LoadReport, ModelCardV1};
 use parking_lot::RwLock;
 
-use super::breach;
 use super::engine::{Engine, Load, Next, Receiver, Taken};
-use super::failed::{Failed, failure};
+use super::failed::Failed;
 use super::instance::Instance;
 use super::link::Link;
 use super::load::Library;
+use super::receive::{Chunks, Inside, Pieces, push};
 use super::services;
 use super::steps::SaidOut;
-use super::strict::{self, Call};
+use super::strict::Call;
 use super::words::EngineWords;
-use crate::generate::{Bias, Failure, Finish, Logprobs, More, Piece, Request};
+use crate::generate::{Bias, Failure, Request};
 use crate::prompt::words::Words;
 
-/// Takes the boundary's chunks as they are pushed.
-///
-/// # Safety
-/// Each implementor has a number of its own: by it a push knows whose address it was given.
-pub(super) unsafe trait Chunks {
-    const KIND: u8;
-
-    /// A batch, lent for the call; false when the engine should return at once.
-    ///
-    /// # Safety
-    /// Every chunk must view memory that is readable for the call.
-    unsafe fn chunks(&mut self, chunks: &Array) -> bool;
-}
+/// How long a step should take where an engine can split its work: a hint, no deadline.
+const STEP_BUDGET_US: u32 = 50_000;
 
 /// An engine in this process.
 pub(super) struct EngineHandle {
@@ -107,33 +91,30 @@ impl EngineHandle {
 
     /// `[drive]` One step whose chunks go to `chunks`; the caller is the only driving thread.
     #[inline]
-    pub(super) fn step_chunks<C: Chunks>(
-        &self,
-        budget: Duration,
-        chunks: &mut C,
-    ) -> Result<StepOut, (u32, Failed)> {
-        let engine = self.driven.load(Ordering::Relaxed);
+    pub(super) fn step_chunks<C: Chunks>(&self, chunks: &mut C) -> Result<Next, Box<(u32, Failed)>> {
+        let (engine, link) = (self.driven.load(Ordering::Relaxed), self.link);
         if engine.is_null() {
-            return Err(closed());
+            return Err(Box::new(closed()));
         }
         let mut out = StepOut { state: STEP_MORE, flags: 0, until_ns: 0 };
-        let sink = Sink { ctx: std::ptr::from_ref(self.link).cast_mut().cast(), push: push::<C> };
-        let _call = self.link.strict.enter(Call::Step);
-        self.link.steps.add(1);
-        let inside = Inside::enter(self.link, chunks);
+        let sink = Sink { ctx: std::ptr::from_ref(link).cast_mut().cast(), push: push::<C> };
+        let _call = link.strict.enter(Call::Step);
+        link.steps.add(1);
+        let inside = Inside::enter(link, chunks);
         // SAFETY: the engine lives until the driving thread, which this is, closes it (held by the strict shim in debug
         // builds); the sink's context lives for ever, `out` outlives the call.
         let code =
-            unsafe { (self.library.engine.step)(engine, micros(budget), sink, &raw mut out, self.said.0) };
+            unsafe { (self.library.engine.step)(engine, STEP_BUDGET_US, sink, &raw mut out, self.said.0) };
         drop(inside);
-        if code == code::OK { Ok(out) } else { Err(self.said(code)) }
-    }
-
-    /// What the step that just ended said of its failure.
-    #[cold]
-    #[inline(never)]
-    fn said(&self, code: u32) -> (u32, Failed) {
-        (code, self.link.steps.said())
+        if code != code::OK {
+            return Err(failed_step(link, code));
+        }
+        // Field by field: the whole of it, read at once, would wait for the plugin's write of a part.
+        Ok(match out.state {
+            STEP_IDLE => Next::Idle,
+            STEP_WAIT => until(out.until_ns),
+            _ => Next::More,
+        })
     }
 
     /// `[control]` As [`Engine::close`], with the plugin's own words about a failure.
@@ -157,6 +138,20 @@ impl EngineHandle {
     }
 }
 
+/// What the step that just ended said of its failure.
+#[cold]
+#[inline(never)]
+fn failed_step(link: &Link, code: u32) -> Box<(u32, Failed)> {
+    Box::new((code, link.steps.said()))
+}
+
+/// Nothing is to be done until then. Out of the way of steps that have more to do.
+#[cold]
+#[inline(never)]
+fn until(at_ns: u64) -> Next {
+    Next::Until(services::instant(at_ns))
+}
+
 impl Drop for EngineHandle {
     /// An engine that no worker took over does not stay with its weights.
     fn drop(&mut self) {
@@ -177,13 +172,8 @@ impl Engine for EngineHandle {
         taken.map(|()| Taken::Now).map_err(|(code, failed)| failed.into_failure(code))
     }
 
-    fn step(&self, budget: Duration, receiver: &mut dyn Receiver) -> Result<Next, Failure> {
-        let out = self.step_chunks(budget, &mut Pieces(receiver)).map_err(failure_of)?;
-        Ok(match out.state {
-            STEP_IDLE => Next::Idle,
-            STEP_WAIT => Next::Until(services::instant(out.until_ns)),
-            _ => Next::More,
-        })
+    fn step(&self, receiver: &mut dyn Receiver) -> Result<Next, Box<Failure>> {
+        self.step_chunks(&mut Pieces(receiver)).map_err(|failed| Box::new(failure_of(*failed)))
     }
 
     /// Raises the task's flag, tells the engine, wakes the driver.
@@ -247,15 +237,6 @@ fn failure_of((code, failed): (u32, Failed)) -> Failure {
     failed.into_failure(code)
 }
 
-/// As the boundary counts a budget. Below a second, as all are, without the arithmetic of wide numbers.
-#[inline]
-fn micros(budget: Duration) -> u32 {
-    match budget.as_secs() {
-        0 => budget.subsec_micros(),
-        _ => u32::try_from(budget.as_micros()).unwrap_or(u32::MAX),
-    }
-}
-
 // A bias of the host is one of the boundary.
 const _: () = assert!(
     size_of::<Bias>() == size_of::<LogitBias>()
@@ -308,183 +289,4 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
         attachments: Array::EMPTY,
         options: Array::EMPTY,
     }
-}
-
-/// Who receives on this thread. A plugin that pushes outside `step`, or from another thread, finds nobody: the address
-/// it holds is the link's, which lives for ever, and never that of something on a stack.
-#[derive(Clone, Copy)]
-struct Inside {
-    link: &'static Link,
-    kind: u8,
-    receiver: *mut c_void,
-}
-
-thread_local! {
-    static INSIDE: Cell<Option<Inside>> = const { Cell::new(None) };
-}
-
-/// Ends the reception when the step returns.
-struct Leave(&'static Link);
-
-impl Inside {
-    #[inline]
-    fn enter<C: Chunks>(link: &'static Link, receiver: &mut C) -> Leave {
-        link.strict.stepping(true);
-        INSIDE.set(Some(Inside { link, kind: C::KIND, receiver: std::ptr::from_mut(receiver).cast() }));
-        Leave(link)
-    }
-}
-
-impl Drop for Leave {
-    #[inline]
-    fn drop(&mut self) {
-        INSIDE.set(None);
-        self.0.strict.stepping(false);
-    }
-}
-
-/// The sink of the steps whose chunks go to a `C`: the whole way of a batch is one function.
-unsafe extern "C" fn push<C: Chunks>(ctx: *mut c_void, chunks: Array) -> u32 {
-    let pushed = catch_unwind(AssertUnwindSafe(|| {
-        let _push = strict::pushing();
-        match INSIDE.get() {
-            Some(inside) if std::ptr::eq(inside.link, ctx.cast::<Link>()) && inside.kind == C::KIND => {
-                // SAFETY: set by `enter` on this thread for a `C`, whose number it is, and unset before the step ends
-                // that the receiver is borrowed for.
-                let receiver = unsafe { &mut *inside.receiver.cast::<C>() };
-                // SAFETY: the plugin lends the array for the call.
-                if unsafe { receiver.chunks(&chunks) } { SINK_GO_ON } else { SINK_STOP }
-            }
-            _ => {
-                breach::stray_push(ctx as usize);
-                SINK_STOP
-            }
-        }
-    }));
-    pushed.unwrap_or(SINK_STOP)
-}
-
-/// Gives a receiver the pieces of the chunks.
-pub(super) struct Pieces<'a>(pub(super) &'a mut dyn Receiver);
-
-// SAFETY: the number is no other's.
-unsafe impl Chunks for Pieces<'_> {
-    const KIND: u8 = 0;
-
-    #[inline]
-    unsafe fn chunks(&mut self, chunks: &Array) -> bool {
-        // SAFETY: the caller vouches for the array and for what each chunk views; an all-zero chunk is valid.
-        unsafe {
-            match chunks.places::<wire::Chunk>() {
-                Some(places) => places.for_each(|place| deliver_at(self.0, place)),
-                None => deliver_older(self.0, *chunks),
-            }
-        }
-        self.0.go_on()
-    }
-}
-
-/// Chunks that are shorter than the host's: an older plugin's.
-///
-/// # Safety
-/// The caller vouches for the array and for what each chunk views.
-#[cold]
-#[inline(never)]
-unsafe fn deliver_older(receiver: &mut dyn Receiver, chunks: Array) {
-    // SAFETY: the caller vouches for it; an all-zero chunk is valid.
-    unsafe { chunks.iter::<wire::Chunk>().for_each(|chunk| deliver(receiver, &chunk)) }
-}
-
-/// What the chunk at a place says, in the host's terms. Only what is looked at is read: nearly every chunk is tokens and
-/// nothing else, and its nearly three hundred bytes stay where they are.
-///
-/// # Safety
-/// A whole chunk must be readable there, aligned or not, and what it views.
-#[inline(always)]
-unsafe fn deliver_at(receiver: &mut dyn Receiver, place: *const wire::Chunk) {
-    macro_rules! read {
-        ($field:ident $(. $inner:ident)*) => {
-            // SAFETY: the caller vouches for the chunk.
-            unsafe { (&raw const (*place).$field $(. $inner)*).read_unaligned() }
-        };
-    }
-    const RARE: u32 = wire::HAS_PROMPT_TOKENS | wire::HAS_CACHED_TOKENS;
-    let plain = read!(finish) == wire::FINISH_NONE
-        && read!(flags) & RARE == 0
-        && read!(logprobs.len) == 0
-        && read!(prompt_logprobs.len) == 0;
-    let (tokens, bytes) = (read!(tokens), read!(bytes));
-    // SAFETY: the caller vouches for what the chunk views.
-    match unsafe { tokens.slice::<u32>() } {
-        Some(tokens) if plain => {
-            // SAFETY: as above.
-            let bytes = unsafe { bytes.bytes() };
-            receiver.piece(read!(task), Piece { tokens, bytes, more: More::NONE });
-        }
-        // SAFETY: as above.
-        _ => unsafe { deliver_rare(receiver, place) },
-    }
-}
-
-/// As [`deliver`], of a chunk that lies anywhere.
-///
-/// # Safety
-/// As [`deliver_at`].
-#[cold]
-#[inline(never)]
-unsafe fn deliver_rare(receiver: &mut dyn Receiver, place: *const wire::Chunk) {
-    // SAFETY: the caller vouches for it.
-    unsafe { deliver(receiver, &place.read_unaligned()) }
-}
-
-/// What a chunk says, in the host's terms.
-///
-/// # Safety
-/// What the chunk views must be readable for the call.
-#[cold]
-pub(super) unsafe fn deliver(receiver: &mut dyn Receiver, chunk: &wire::Chunk) {
-    // SAFETY: the caller vouches for it.
-    let (tokens, bytes) = unsafe { (chunk.tokens.scalars::<u32>(), chunk.bytes.bytes()) };
-    // SAFETY: as above.
-    let (chosen, top_ids, top, prompt_logprobs) = unsafe {
-        let (ids, top) = (chunk.top_ids.scalars::<u32>(), chunk.top_logprobs.scalars::<f32>());
-        (chunk.logprobs.scalars::<f32>(), ids, top, chunk.prompt_logprobs.scalars::<f32>())
-    };
-    let has = |bit: u32| chunk.flags & bit != 0;
-    let finish = match chunk.finish {
-        wire::FINISH_NONE => None,
-        // SAFETY: as above.
-        number => match unsafe { finish(number, chunk.error, chunk.error_message, chunk.error_details) } {
-            None => return receiver.broken(),
-            some => some,
-        },
-    };
-    let more = More {
-        prompt_tokens: has(wire::HAS_PROMPT_TOKENS).then_some(chunk.prompt_tokens),
-        cached_tokens: has(wire::HAS_CACHED_TOKENS).then_some(chunk.cached_tokens),
-        logprobs: Logprobs { chosen: &chosen, top_ids: &top_ids, top: &top, k: chunk.top_k as usize },
-        prompt_logprobs: &prompt_logprobs,
-        finish,
-    };
-    receiver.piece(chunk.task, Piece { tokens: &tokens, bytes, more: &more });
-}
-
-/// How a chunk ends its task; none for a number that is none of the boundary's.
-///
-/// # Safety
-/// Both texts must be readable for the call.
-#[cold]
-unsafe fn finish(number: u32, error: u32, message: Str, details: Str) -> Option<Finish> {
-    Some(match number {
-        wire::FINISH_STOP => Finish::Stop,
-        wire::FINISH_LENGTH => Finish::Length,
-        wire::FINISH_CANCELLED => Finish::Cancelled,
-        wire::FINISH_ERROR => {
-            // SAFETY: the caller vouches for it.
-            let (message, details) = unsafe { (message.text(), details.text()) };
-            let number = if error == code::OK { code::BACKEND } else { error };
-            Finish::Error(failure(number, message.into_owned(), details.into_owned()))
-        }
-        _ => return None,
-    })
 }

@@ -22,8 +22,6 @@ use crate::plugins::{Engine, Load, Next, Receiver, Taken, breach};
 use crate::telemetry::labels::Protocol;
 use crate::telemetry::metrics::{Held, Metrics, ModelMetrics, WorkerMetrics};
 
-/// A hint to engines that can split their work.
-const STEP_BUDGET: Duration = Duration::from_millis(50);
 /// How long an engine that outruns the sockets rests after a step. A client that stops reading ends this soon.
 const PAUSE: Duration = Duration::from_millis(1);
 /// An idle engine is asked again after this long, woken or not.
@@ -275,7 +273,7 @@ impl Worker {
             self.admit();
             let mut receiver =
                 Reception { worker: self, ahead: false, now: None, pieces: 0, wakers: &mut wakers };
-            let stepped = self.engine.step(STEP_BUDGET, &mut receiver);
+            let stepped = self.engine.step(&mut receiver);
             let ahead = receiver.ahead;
             drop(receiver);
             self.own.steps.inc_by(link.take_steps());

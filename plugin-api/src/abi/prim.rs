@@ -112,6 +112,16 @@ impl Array {
         (self.stride >= size_of::<T>()).then(|| (0..self.readable()).map(place))
     }
 
+    /// Where the only element is, of an array of one; as [`Array::places`], without its arithmetic.
+    ///
+    /// # Safety
+    /// As [`Array::iter`].
+    #[inline]
+    pub unsafe fn only<T: Copy>(self) -> Option<*const T> {
+        let sound = self.len == 1 && self.stride >= size_of::<T>() && !self.ptr.is_null();
+        sound.then_some(self.ptr.cast())
+    }
+
     /// Number of elements, 0 of an array that cannot be one.
     #[inline]
     fn readable(self) -> usize {

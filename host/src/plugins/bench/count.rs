@@ -17,6 +17,8 @@ pub(super) struct Counting {
     pub(super) tokens: u64,
     pub(super) chunks: u64,
     pub(super) pushes: u64,
+    /// Something ended or went wrong since someone looked.
+    pub(super) noted: bool,
     /// Tasks that have ended since someone looked.
     pub(super) ended: Vec<u64>,
     /// What went wrong, in one line.
@@ -24,13 +26,9 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// Nothing ended and nothing went wrong.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.ended.is_empty() && self.fault.is_none()
-    }
-
     #[cold]
     fn over(&mut self, task: u64, finish: Finish) {
+        self.noted = true;
         self.ended.push(task);
         if let Finish::Error(failure) = finish {
             self.fault = Some(format!("the engine failed on a task: {}", failure.message));
@@ -49,6 +47,7 @@ impl Receiver for Counting {
 
     fn taken(&mut self, _task: u64, taken: Result<(), Failure>) {
         if let Err(failure) = taken {
+            self.noted = true;
             self.fault = Some(format!("the engine refused a task: {}", failure.message));
         }
     }
@@ -59,6 +58,7 @@ impl Receiver for Counting {
     }
 
     fn broken(&mut self) {
+        self.noted = true;
         self.fault = Some("the engine pushed a chunk that cannot be read".to_owned());
     }
 }

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::abi::engine::{STEP_IDLE, STEP_WAIT};
 use parking_lot::Mutex;
 
 use super::frame::{self, Frame, HEAD, MAX};
@@ -22,15 +21,13 @@ use super::pack::{Packer, Unpacker};
 use super::teller::Teller;
 use super::{process, wire};
 use crate::plugins::build::{self, Order};
-use crate::plugins::engine::Engine;
+use crate::plugins::engine::{Engine, Next};
 use crate::plugins::failed::Failed;
 use crate::plugins::handle::EngineHandle;
 use crate::plugins::link::Link;
 use crate::plugins::{LoadError, leave, load, services};
 use crate::telemetry::logs;
 
-/// A hint to engines that can split their work.
-const STEP_BUDGET: Duration = Duration::from_millis(50);
 /// An idle engine is asked again after this long, woken or not.
 const IDLE_WAIT: Duration = Duration::from_secs(5);
 
@@ -223,24 +220,24 @@ fn drive(engine: &EngineHandle, shared: &Shared, teller: &Teller) {
             submit(&frame, engine, &shared.home);
         }
         let stepped = match link.fault() {
-            Some(reason) => Err((code::BACKEND, Failed::saying(&reason))),
-            None => engine.step_chunks(STEP_BUDGET, &mut push),
+            Some(reason) => Err(Box::new((code::BACKEND, Failed::saying(&reason)))),
+            None => engine.step_chunks(&mut push),
         };
         match stepped {
-            Ok(out) => {
+            Ok(next) => {
                 let longest = Instant::now() + IDLE_WAIT;
-                match out.state {
-                    STEP_IDLE => {
+                match next {
+                    Next::More => {}
+                    Next::Idle => {
                         teller.load_changed();
                         link.wait(seen, longest);
                     }
-                    STEP_WAIT => link.wait(seen, services::instant(out.until_ns).min(longest)),
-                    _ => {}
+                    Next::Until(at) => link.wait(seen, at.min(longest)),
                 }
             }
             Err(failed) => {
                 let mut answer = Packer::default();
-                frame::pack_answer(&mut answer, Err(failed));
+                frame::pack_answer(&mut answer, Err(*failed));
                 teller.tell();
                 shared.home.send(Frame::Failed, answer.bytes());
                 while !closing() {

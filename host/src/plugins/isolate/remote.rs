@@ -324,16 +324,19 @@ impl Engine for Remote {
         Ok(Taken::Later)
     }
 
-    fn step(&self, _budget: Duration, receiver: &mut dyn Receiver) -> Result<Next, Failure> {
+    fn step(&self, receiver: &mut dyn Receiver) -> Result<Next, Box<Failure>> {
         let mut driver = self.driver.lock();
         for id in std::mem::take(&mut *self.cancels.lock()) {
-            driver.pipe.send(Frame::Cancel, &id.to_le_bytes()).map_err(|e| driver.garbled(&e))?;
+            driver.pipe.send(Frame::Cancel, &id.to_le_bytes()).map_err(|e| Box::new(driver.garbled(&e)))?;
         }
         let level = services::level();
         if level != driver.level {
             driver.level = level;
             let number = u64::from(services::number(level));
-            driver.pipe.send(Frame::Level, &number.to_le_bytes()).map_err(|e| driver.garbled(&e))?;
+            driver
+                .pipe
+                .send(Frame::Level, &number.to_le_bytes())
+                .map_err(|e| Box::new(driver.garbled(&e)))?;
         }
         let turned = driver.turn(receiver, &self.load);
         if let Err(failure) = &turned {
@@ -343,7 +346,7 @@ impl Engine for Remote {
             }
         }
         // The driver sleeps in here, not beside it.
-        turned.map(|()| Next::More)
+        turned.map(|()| Next::More).map_err(Box::new)
     }
 
     fn cancel(&self, id: u64) {

@@ -17,8 +17,9 @@ use super::pack::{Packer, Plain, Short, Unpacker};
 use crate::generate::Request;
 use crate::plugins::Receiver;
 use crate::plugins::failed::Failed;
-use crate::plugins::handle::{self, Chunks, EngineHandle};
+use crate::plugins::handle::{self, EngineHandle};
 use crate::plugins::link::Link;
+use crate::plugins::receive::{self, Chunks};
 
 /// Whether the fields fill the struct: then it has no padding.
 const fn is_filled<T: Layout>() -> bool {
@@ -118,7 +119,7 @@ impl<'a> Push<'a> {
 
 // SAFETY: the number is no other's.
 unsafe impl Chunks for Push<'_> {
-    const KIND: u8 = 1;
+    const KIND: u8 = 2;
 
     unsafe fn chunks(&mut self, chunks: &Array) -> bool {
         self.packer.clear();
@@ -246,7 +247,7 @@ pub(super) fn deliver(
     each_chunk(frame, |chunk| {
         seen(chunk.task);
         // SAFETY: its views are over the frame.
-        unsafe { handle::deliver(receiver, chunk) };
+        unsafe { receive::deliver(receiver, chunk) };
     })
 }
 
