@@ -79,6 +79,11 @@ impl Info {
         self.shape.iter().rev().skip(1).product()
     }
 
+    /// Bytes of a row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
     /// Bytes of all rows.
     pub(crate) fn bytes(&self) -> u64 {
         (self.rows() * self.row_bytes) as u64

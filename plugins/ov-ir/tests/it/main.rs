@@ -7,4 +7,6 @@ mod compiling;
 mod damage;
 mod ffi;
 mod fixture;
+mod heap;
+mod memory;
 mod numbers;
