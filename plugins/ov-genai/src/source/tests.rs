@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 mod live;
+/// The compiler's tiny models.
+#[path = "../../../ov-ir/tests/it/models.rs"]
+mod models;
 
-/// The compiler's tiny models: one of each family.
-fn model(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ov-ir/tests/models").join(name);
-    let file = folder.join("model.gguf");
-    if file.is_file() { file } else { folder }
-}
+use models::source as model;
 
 /// A folder of its own, gone when dropped.
 struct Scratch(PathBuf);

@@ -9,7 +9,8 @@ use cascadia_ov_ir::{
     BIN, Bits, Error, Inspection, MANIFEST, Quantize, Request, Step, Target, XML, compile, inspect, verify,
 };
 
-use crate::fixture::{ALL, Scratch, request, source, whole};
+use crate::fixture::{Scratch, request, whole};
+use crate::models::{self, source};
 
 fn cache(name: &str, folder: &Path) -> Request {
     Request { target: Target::Cache(folder.to_owned()), ..request(&source(name), folder) }
@@ -29,9 +30,9 @@ fn listed(folder: &Path) -> Vec<String> {
 #[test]
 fn every_fixture_compiles_to_a_folder_that_verifies() {
     let scratch = Scratch::new("verifies");
-    for name in ALL {
-        let folder = scratch.path(name);
-        let report = whole(name, &folder);
+    for name in models::all() {
+        let folder = scratch.path(&name);
+        let report = whole(&name, &folder);
         assert!(!report.cached);
         let config = if name.ends_with("-hf") { Some("config.json") } else { None };
         let expected: Vec<&str> = [MANIFEST].into_iter().chain(config).chain([BIN, XML]).collect();

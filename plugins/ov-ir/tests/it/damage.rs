@@ -6,7 +6,8 @@ use std::path::Path;
 
 use cascadia_ov_ir::{BIN, Error, MANIFEST, Request, XML, compile, inspect};
 
-use crate::fixture::{Scratch, request, source, whole};
+use crate::fixture::{Scratch, request, whole};
+use crate::models::source;
 
 /// xorshift64*: the same damage in every run.
 struct Random(u64);

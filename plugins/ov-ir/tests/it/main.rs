@@ -9,4 +9,5 @@ mod ffi;
 mod fixture;
 mod heap;
 mod memory;
+mod models;
 mod numbers;
