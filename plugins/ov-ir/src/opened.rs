@@ -13,7 +13,7 @@ use crate::source::{Source, gguf, safetensors};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// One GGUF file.
+    /// A GGUF file, or several that a model is split over.
     Gguf,
     /// A Hugging Face folder with `config.json` and safetensors.
     Safetensors,
@@ -65,7 +65,7 @@ const COPIED: [&str; 9] = [
     "chat_template.jinja",
 ];
 
-/// Opens a GGUF file, a folder with `config.json` and safetensors, or one with a network.
+/// Opens a GGUF file (the first, where there are several), a folder with `config.json` and safetensors, or one with a network.
 pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
     let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
     if metadata.is_file() {

@@ -16,7 +16,7 @@ use super::{USAGE, complain, say};
 /// What to compile.
 #[derive(Args)]
 pub(in crate::cli) struct Compile {
-    /// A GGUF file, or a folder with config.json and safetensors.
+    /// A GGUF file, the first of several (m-00001-of-00003.gguf), or a folder with config.json and safetensors.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
     /// The folder to write; it must not exist, or hold exactly this.
@@ -45,7 +45,7 @@ pub(in crate::cli) struct Compile {
 /// What to describe.
 #[derive(Args)]
 pub(in crate::cli) struct Inspect {
-    /// A GGUF file, a folder with safetensors or a compiled model.
+    /// A GGUF file, the first of several, a folder with safetensors or a compiled model.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     /// Print JSON.

@@ -11,3 +11,5 @@ mod heap;
 mod memory;
 mod models;
 mod numbers;
+mod parts;
+mod split;
