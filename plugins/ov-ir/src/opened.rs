@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cut::Ready;
 use crate::error::Error;
-use crate::families::{Choices, from_gguf, from_hf};
+use crate::families::{Choices, TextConfig, from_gguf, from_hf};
 use crate::manifest::XML;
 use crate::model::Model;
 use crate::source::{Source, gguf, safetensors};
@@ -87,8 +87,9 @@ pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
         return Err(Error::damaged(path, problem));
     }
     let json = safetensors::json(&config)?;
+    let text = TextConfig::of(&config, &json)?;
     let source = safetensors::open(path)?;
-    let model = from_hf(&config, &json, &source, choices)?;
+    let model = from_hf(&config, &text, &source, choices)?;
     let copied: Vec<PathBuf> =
         COPIED.iter().map(|name| path.join(name)).filter(|path| path.is_file()).collect();
     let files = source.files().iter().chain(&copied).cloned().collect();

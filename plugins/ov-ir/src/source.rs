@@ -36,6 +36,9 @@ pub(crate) enum Format {
 }
 
 impl Format {
+    /// All of them, for messages.
+    const KNOWN: &str = "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL and IQ4_XS (safetensors: the first three)";
+
     /// Elements and bytes of a block; plain numbers are blocks of one.
     pub(crate) fn layout(self) -> (usize, usize) {
         match self {
@@ -132,10 +135,16 @@ impl Source {
     /// There is none, or its type is unknown.
     pub(crate) fn get(&self, name: &str) -> Result<&Info, Error> {
         if let Some(format) = self.unreadable.get(name) {
-            return Err(Error::unsupported(&self.path, format!("type {format} of tensor {name}")));
+            let what = format!("type {format} of tensor {name}");
+            let instead = format!("take a file of other types; known are {}", Format::KNOWN);
+            return Err(Error::unsupported(&self.path, what, instead));
         }
         self.tensors.get(name).ok_or_else(|| {
-            Error::tensor(&self.path, name, "is missing; the model may be cut or of another family")
+            Error::tensor(
+                &self.path,
+                name,
+                "is missing; the model is cut or of another family, fetch all of it again",
+            )
         })
     }
 

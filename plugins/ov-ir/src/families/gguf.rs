@@ -21,6 +21,7 @@ pub(crate) fn from_gguf(header: &Gguf, source: &Source, choices: Choices) -> Res
     let arch = header.str("general.architecture").map_err(damaged(path))?;
     let arch = arch.ok_or_else(|| damaged(path)(cascadia_gguf::Error::missing("general.architecture")))?;
     let keys = Keys { header, arch, path };
+    dense(&keys)?;
     let facts = match arch {
         "llama" => keys.base(source, choices, Style { interleaved: true, ..Style::PLAIN })?,
         "qwen2" | "qwen3" => keys.base(source, choices, Style::PLAIN)?,
@@ -29,9 +30,25 @@ pub(crate) fn from_gguf(header: &Gguf, source: &Source, choices: Choices) -> Res
         "gemma" => gemma(&keys, source, choices)?,
         "gemma2" => gemma2(&keys, source, choices)?,
         "gemma3" => gemma3(&keys, source, choices)?,
-        other => return Err(Error::unsupported(path, format!("the gguf architecture {other}"))),
+        other => {
+            let known = "known are llama, qwen2, qwen3, smollm3, gemma, gemma2, gemma3 and phi3";
+            return Err(Error::unsupported(path, format!("the gguf architecture {other}"), known));
+        }
     };
     assemble(facts, &GGUF, source)
+}
+
+/// Refuses mixtures of experts, whatever their family.
+fn dense(keys: &Keys) -> Result<(), Error> {
+    let experts = keys.number("expert_count", u64::MAX)?.unwrap_or(0);
+    if experts == 0 && !keys.arch.ends_with("moe") {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        keys.path,
+        format!("a mixture of experts ({} with {} {experts})", keys.arch, keys.key("expert_count")),
+        super::DENSE,
+    ))
 }
 
 /// What distinguishes families beside their numbers.
@@ -123,12 +140,6 @@ struct Keys<'a> {
 impl Keys<'_> {
     /// What all families have in common.
     fn base(&self, source: &Source, choices: Choices, style: Style) -> Result<Facts, Error> {
-        if self.optional("expert_count")?.is_some_and(|count| count > 0) {
-            return Err(Error::unsupported(
-                self.path,
-                format!("mixture of experts ({})", self.key("expert_count")),
-            ));
-        }
         let hidden = self.size("embedding_length")?;
         let heads = self.size("attention.head_count")?;
         let kv_heads = self.optional("attention.head_count_kv")?.unwrap_or(heads);
@@ -140,7 +151,7 @@ impl Keys<'_> {
         let value_dim = self.optional("attention.value_length")?.unwrap_or(hidden / heads);
         if head_dim != value_dim {
             let what = format!("keys of width {head_dim} with values of width {value_dim}");
-            return Err(Error::unsupported(self.path, what));
+            return Err(Error::feature(self.path, what));
         }
         if kv_heads == 0 || heads % kv_heads != 0 || head_dim == 0 || head_dim % 2 != 0 {
             let problem =
@@ -192,9 +203,11 @@ impl Keys<'_> {
             }
             (None | Some("none" | "linear"), _) => self.frequencies(source, dims)?,
             (Some(other), _) => {
+                let factor = factor.map_or("no factor".to_owned(), |factor| format!("factor {factor}"));
                 return Err(Error::unsupported(
                     self.path,
-                    format!("rope scaling {other} with factor {factor:?}"),
+                    format!("rope scaling {other} with {factor} ({})", self.key("rope.scaling.type")),
+                    "known are none, linear, yarn and longrope, with a positive factor",
                 ));
             }
         };
@@ -203,7 +216,7 @@ impl Keys<'_> {
 
     fn yarn(&self, factor: f64) -> Result<Scaling, Error> {
         if self.f32("rope.scaling.yarn_log_multiplier")?.is_some_and(|x| x != 0.0) {
-            return Err(Error::unsupported(self.path, self.key("rope.scaling.yarn_log_multiplier")));
+            return Err(Error::feature(self.path, self.key("rope.scaling.yarn_log_multiplier")));
         }
         let context = self.number("rope.scaling.original_context_length", u64::MAX)?;
         let context = context.or(self.number("context_length", u64::MAX)?);

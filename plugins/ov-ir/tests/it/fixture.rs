@@ -53,3 +53,25 @@ pub(crate) fn request(source: &Path, folder: &Path) -> Request {
 pub(crate) fn whole(name: &str, folder: &Path) -> Report {
     compile(&request(&source(name), folder), &mut ()).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
+
+/// Names in a folder, but for locks and notes.
+pub(crate) fn listed(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| !name.ends_with(".lock") && name != "digests")
+        .collect();
+    names.sort();
+    names
+}
+
+/// A folder's files in another folder, which begins empty.
+pub(crate) fn copy(from: &Path, to: &Path) -> PathBuf {
+    drop(std::fs::remove_dir_all(to));
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+    to.to_owned()
+}

@@ -12,4 +12,6 @@ mod memory;
 mod models;
 mod numbers;
 mod parts;
+mod pictures;
+mod refusing;
 mod split;
