@@ -82,7 +82,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let mut formats: BTreeMap<String, Stored> = BTreeMap::new();
     for name in source.names() {
         let Ok(info) = source.get(name) else { continue };
-        let entry = formats.entry(format!("{:?}", info.format)).or_insert(Stored { tensors: 0, bytes: 0 });
+        let entry = formats.entry(info.format.name()).or_insert(Stored { tensors: 0, bytes: 0 });
         entry.tensors += 1;
         entry.bytes += info.bytes();
     }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::families::{Choices, TextConfig, from_gguf, from_hf};
 use crate::manifest::XML;
 use crate::model::Model;
-use crate::source::{Source, gguf, safetensors};
+use crate::source::{Source, gguf, packed, safetensors};
 
 /// What a model came as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -88,7 +88,10 @@ pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
     }
     let json = safetensors::json(&config)?;
     let text = TextConfig::of(&config, &json)?;
-    let source = safetensors::open(path)?;
+    let mut source = safetensors::open(path)?;
+    if let Some(packing) = text.packing {
+        packed::resolve(&mut source, packing)?;
+    }
     let model = from_hf(&config, &text, &source, choices)?;
     let copied: Vec<PathBuf> =
         COPIED.iter().map(|name| path.join(name)).filter(|path| path.is_file()).collect();

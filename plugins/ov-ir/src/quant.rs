@@ -124,7 +124,7 @@ impl Grouped {
             // All values are the offset, which no zero point can express: 1 · offset can.
             zeros.push(0.0);
             self.scales.push(offset);
-            return self.push_quants(&[1; 256][..quants.len()]);
+            return self.push_quants(&vec![1; quants.len()]);
         }
         zeros.push(-offset / scale);
         self.scales.push(scale);

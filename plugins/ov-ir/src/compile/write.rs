@@ -130,7 +130,7 @@ fn weights(tally: Tally) -> Weights {
     let formats = tally
         .formats
         .into_iter()
-        .map(|(format, (tensors, bytes))| (format!("{format:?}"), Stored { tensors, bytes }));
+        .map(|(format, (tensors, bytes))| (format.name(), Stored { tensors, bytes }));
     let quantized = tally.rounded.into_iter().map(|(tensor, error)| Quantized { tensor, error }).collect();
     Weights { formats: formats.collect(), rounded_zeros: tally.rounded_zeros, quantized, left_out: [].into() }
 }

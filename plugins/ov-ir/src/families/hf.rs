@@ -4,6 +4,7 @@
 //! `rope_theta` and `rope_scaling`.
 
 mod config;
+mod packing;
 mod rope;
 mod text;
 

@@ -129,7 +129,7 @@ fn element(format: Format, b: &[u8], i: usize) -> (i32, f32, f32) {
             let scale = i32::from(low) + 16 * i32::from(high) - 32;
             (IQ[nib(8 + 16 * g, i % 32) as usize], f(0) * scale as f32, 0.0)
         }
-        Format::F32 | Format::F16 | Format::BF16 => unreachable!("they have no blocks"),
+        Format::F32 | Format::F16 | Format::BF16 | Format::Int4 { .. } => unreachable!("they have no blocks"),
     }
 }
 
@@ -296,4 +296,28 @@ fn rounding_refuses_what_does_not_divide() {
     assert!(round(rounding, &values, 64).unwrap_err().contains("row 9"), "counted over all pieces");
     let whole = Rounding { integer: Integer::I8, group: None };
     assert_eq!(round(whole, &[0.5; 96], 96).unwrap().0.group, 96);
+}
+
+#[test]
+fn integers_that_others_packed_are_kept_bit_for_bit() {
+    let mut random = Random(11);
+    for zeros in [false, true] {
+        // A group may be a long row.
+        let (format, group) = (Format::Int4 { group: 512, zeros }, 512);
+        let size = format.layout().1;
+        let mut bytes: Vec<u8> = (0..6 * size).map(|_| random.byte()).collect();
+        for (number, block) in bytes.chunks_exact_mut(size).enumerate() {
+            let scale = if number == 5 { 0.0 } else { from_f16(u16::from_le_bytes(random.half())) };
+            block[..4].copy_from_slice(&scale.to_le_bytes());
+            block[4] = if zeros { number as u8 * 3 } else { 8 };
+        }
+        let got = encode(format, &bytes, 2 * group).unwrap();
+        for (i, value) in values(&got).into_iter().enumerate() {
+            let block = &bytes[i / group * size..][..size];
+            let scale = f32::from_le_bytes(block[..4].try_into().unwrap());
+            let q = block[5 + i % group / 2] >> (4 * (i % 2)) & 15;
+            let exact = (f32::from(q) - f32::from(block[4])) * scale;
+            assert_eq!(value, exact, "element {i}, zero points {zeros}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Format, Source};
+use super::{Format, Integers, Source};
 use crate::error::Error;
 
 /// Bytes of a header; real ones are below 20 MB.
@@ -95,9 +95,10 @@ fn tensor(
     }
     let dtype = row.get("dtype").and_then(Value::as_str).unwrap_or_default();
     let format = match dtype {
-        "F32" => Format::F32,
-        "F16" => Format::F16,
-        "BF16" => Format::BF16,
+        "F32" => Some(Format::F32),
+        "F16" => Some(Format::F16),
+        "BF16" => Some(Format::BF16),
+        "I32" => None,
         other => {
             source.unreadable.insert(name.to_owned(), other.to_owned());
             return Ok(());
@@ -109,7 +110,7 @@ fn tensor(
     let dims = numbers("shape").ok_or_else(|| wrong("has no shape".into()))?;
     let offsets = numbers("data_offsets").filter(|two| two.len() == 2);
     let offsets = offsets.ok_or_else(|| wrong("has no data_offsets".into()))?;
-    let width = format.layout().1 as u64;
+    let width = format.map_or(4, |format| format.layout().1) as u64;
     let bytes = dims.iter().try_fold(width, |product, dim| product.checked_mul(*dim));
     if bytes.is_none() || offsets[1].checked_sub(offsets[0]) != bytes {
         return Err(wrong(format!("has the shape {dims:?} of {dtype} and the bytes {offsets:?}")));
@@ -119,6 +120,13 @@ fn tensor(
     }
     let shape = dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>();
     let shape = shape.map_err(|_| wrong("is too large for this machine".into()))?;
-    source.add(name.to_owned(), shape, format, number, data + offsets[0]);
+    let start = data + offsets[0];
+    match format {
+        Some(format) => source.add(name.to_owned(), shape, format, number, start),
+        None => {
+            source.unreadable.insert(name.to_owned(), dtype.to_owned());
+            source.integers.insert(name.to_owned(), Integers { shape, file: number, start });
+        }
+    }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod heap;
 mod memory;
 mod models;
 mod numbers;
+mod packed;
 mod parts;
 mod pictures;
 mod refusing;

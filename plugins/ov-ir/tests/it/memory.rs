@@ -93,13 +93,17 @@ fn gguf(path: &Path, kind: u32, (block, bytes): (u64, u64)) -> u64 {
     largest
 }
 
-/// A llama folder in bf16.
-fn folder(path: &Path) -> u64 {
+/// A llama folder in bf16, or with the matrices of its layers packed by GPTQ.
+fn folder(path: &Path, packed: bool) -> u64 {
     fs::create_dir(path).unwrap();
-    let config = serde_json::json!({
+    let mut config = serde_json::json!({
         "model_type": "llama", "hidden_size": HIDDEN, "num_attention_heads": 16, "num_key_value_heads": 4,
         "num_hidden_layers": LAYERS, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
     });
+    if packed {
+        config["quantization_config"] =
+            serde_json::json!({"quant_method": "gptq", "bits": 4, "group_size": 128});
+    }
     fs::write(path.join("config.json"), config.to_string()).unwrap();
     let roles = [
         ("token_embd", "model.embed_tokens"),
@@ -117,12 +121,22 @@ fn folder(path: &Path) -> u64 {
         ("blk.", "model.layers."),
     ];
     let (mut table, mut data, mut largest) = (serde_json::Map::new(), 0u64, 0);
+    let mut add = |name: String, dtype: &str, width: u64, shape: &[u64]| {
+        let size = shape.iter().product::<u64>() * width;
+        let row = serde_json::json!({"dtype": dtype, "shape": shape, "data_offsets": [data, data + size]});
+        table.insert(name, row);
+        (data, largest) = (data + size, largest.max(size));
+    };
     for (name, shape) in tensors() {
         let name = roles.iter().fold(name, |name, (from, to)| name.replace(from, to));
-        let size = shape.iter().product::<u64>() * 2;
-        let row = serde_json::json!({"dtype": "BF16", "shape": shape, "data_offsets": [data, data + size]});
-        table.insert(format!("{name}.weight"), row);
-        (data, largest) = (data + size, largest.max(size));
+        match shape.as_slice() {
+            &[out, columns] if packed && name.ends_with("_proj") => {
+                add(format!("{name}.qweight"), "I32", 4, &[columns / 8, out]);
+                add(format!("{name}.qzeros"), "I32", 4, &[columns / 128, out / 8]);
+                add(format!("{name}.scales"), "F16", 2, &[columns / 128, out]);
+            }
+            shape => add(format!("{name}.weight"), "BF16", 2, shape),
+        }
     }
     let text = serde_json::Value::Object(table).to_string();
     let head = [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
@@ -161,9 +175,16 @@ fn a_gguf_file_is_compiled_in_less_memory_than_its_largest_tensor() {
 fn safetensors_are_rounded_or_copied_in_less_memory_than_their_largest_tensor() {
     let scratch = Scratch::new("memory-folder");
     let folder = scratch.path("model");
-    let largest = self::folder(&folder);
+    let largest = self::folder(&folder, false);
     let four = Quantize { bits: Bits::Four, group: NonZeroUsize::new(32) };
     for quantize in [Some(four), None] {
         stays_below(folder.clone(), quantize, largest, &scratch);
     }
+}
+
+#[test]
+fn packed_matrices_are_put_together_in_less_memory_than_the_largest_tensor() {
+    let scratch = Scratch::new("memory-packed");
+    let largest = folder(&scratch.path("model"), true);
+    stays_below(scratch.path("model"), None, largest, &scratch);
 }

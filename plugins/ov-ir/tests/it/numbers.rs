@@ -114,6 +114,20 @@ fn operations_are_fused_and_weights_stay_compressed() {
     }
 }
 
+#[test]
+#[ignore = "needs OpenVINO"]
+fn matrices_that_others_packed_stay_compressed_too() {
+    let (runtime, scratch) = (runtime(), Scratch::new("fused-packed"));
+    for name in ["llama-gptq-hf", "mistral-gptq-hf", "qwen2-awq-hf", "qwen3-packed-hf"] {
+        let (ids, _) = case(name);
+        whole(name, &scratch.path(name));
+        let mut model = runtime.load(&scratch.path(name));
+        run(&mut model, Input::Ids(&ids), 0, 4);
+        // Seven in each of two layers, and the head, which is not packed.
+        check(&model, name, &[("FullyConnectedCompressed", 14), ("FullyConnected", 1), ("MatMul", 0)]);
+    }
+}
+
 fn check(model: &Running, name: &str, expected: &[(&str, usize)]) {
     let all = model.operations();
     for (kind, count) in expected {

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use cascadia_ov_ir::{Error, compile, inspect};
+use serde_json::{Value, json};
 
 use crate::fixture::{Scratch, copy, listed, request};
 use crate::models::source;
 
 /// An error with its sources, as the command line and the host's log show it.
-fn words(error: &dyn std::error::Error) -> String {
+pub(crate) fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
@@ -98,24 +99,56 @@ fn a_feature_of_a_folder_is_named_with_what_there_is_instead() {
 }
 
 #[test]
-fn weights_that_were_quantized_before_are_refused_by_the_method_and_not_by_a_tensor() {
+fn quantized_weights_that_are_not_read_are_refused_by_the_method_and_not_by_a_file() {
     let scratch = Scratch::new("quantized");
-    for (key, method) in [
-        ("quantization_config", "gptq"),
-        ("quantization_config", "awq"),
-        ("quantization_config", "compressed-tensors"),
-        ("compression_config", "compressed-tensors"),
-    ] {
-        let own = format!("\"{key}\": {{\"quant_method\": \"{method}\", \"bits\": 4}}, \"hidden_size\"");
+    let table = [
+        ("quantization_config", json!({"quant_method": "bitsandbytes"}), "method bitsandbytes is"),
+        ("quantization_config", json!({"quant_method": "fp8"}), "method fp8 is"),
+        ("quantization_config", json!({"bits": 4}), "method without a quant_method is"),
+        ("quantization_config", json!({"quant_method": "gptq", "bits": 8}), "gptq (bits 8)"),
+        ("quantization_config", json!({"quant_method": "gptq"}), "gptq (bits not said)"),
+        (
+            "quantization_config",
+            json!({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}),
+            "marlin",
+        ),
+        (
+            "quantization_config",
+            json!({"quant_method": "gptq", "bits": 4, "group_size": 0}),
+            "gptq (group_size 0)",
+        ),
+        (
+            "quantization_config",
+            json!({"quant_method": "awq", "bits": 4, "version": "gemv"}),
+            "awq (version gemv)",
+        ),
+        (
+            "quantization_config",
+            json!({"quant_method": "awq", "bits": 4, "zero_point": false}),
+            "zero_point false",
+        ),
+        (
+            "compression_config",
+            json!({"quant_method": "compressed-tensors", "format": "float-quantized"}),
+            "compressed-tensors (format float-quantized)",
+        ),
+        (
+            "quantization_config",
+            json!({"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {
+                "group_0": {"weights": {"num_bits": 4, "symmetric": false}}}}),
+            "compressed-tensors (weights that are no symmetric integers)",
+        ),
+    ];
+    for (key, own, named) in table {
         let folder = copy(&source("qwen3-hf"), &scratch.path("source"));
         // Such folders name their weights as they like.
-        fs::rename(folder.join("model.safetensors"), folder.join("gptq_model-4bit-128g.safetensors"))
-            .unwrap();
+        fs::rename(folder.join("model.safetensors"), folder.join("model-4bit.safetensors")).unwrap();
         let config = folder.join("config.json");
-        let text = fs::read_to_string(&config).unwrap().replace("\"hidden_size\"", &own);
-        fs::write(&config, text).unwrap();
-        let parts = [&format!("quantization method {method} (4 bits)"), "weights before quantization"];
-        unsupported(refusal(&folder, &scratch), &parts);
+        let mut text: Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+        text[key] = own;
+        fs::write(&config, text.to_string()).unwrap();
+        let way = "weights before quantization, which can be rounded to int4 or int8 here";
+        unsupported(refusal(&folder, &scratch), &["quantization method", named, way]);
     }
 }
 

@@ -7,8 +7,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::packing;
 use crate::error::Error;
 use crate::families::DENSE;
+use crate::source::packed::Packing;
 
 /// The configuration of a text model.
 pub(crate) struct TextConfig {
@@ -18,6 +20,8 @@ pub(crate) struct TextConfig {
     pub(super) family: String,
     /// It is a part of a model that takes pictures too.
     pub(super) inner: bool,
+    /// How its matrices were packed, if they were.
+    pub(crate) packing: Option<Packing>,
 }
 
 /// Text models.
@@ -39,12 +43,12 @@ impl TextConfig {
         })?;
         let text = config.get("text_config").and_then(Value::as_object);
         dense(path, outer, &[Some(config), config.get("text_config")])?;
-        unquantized(path, &[Some(config), config.get("text_config")])?;
+        let packing = packing::of(path, &[Some(config), config.get("text_config")])?;
         let Some((_, expected)) = INSIDE.iter().find(|(model, _)| *model == outer) else {
             if !FAMILIES.contains(&outer) {
                 return Err(unknown(path, format!("the model type {outer}")));
             }
-            return Ok(Self { json: config.clone(), family: outer.to_owned(), inner: false });
+            return Ok(Self { json: config.clone(), family: outer.to_owned(), inner: false, packing });
         };
         let text = text.ok_or_else(|| {
             Error::damaged(path, "has no text_config; take the config.json of the original model")
@@ -58,7 +62,7 @@ impl TextConfig {
         }
         let mut all = defaults(family);
         all.extend(text.clone());
-        Ok(Self { json: Value::Object(all), family: family.to_owned(), inner: true })
+        Ok(Self { json: Value::Object(all), family: family.to_owned(), inner: true, packing })
     }
 }
 
@@ -97,22 +101,4 @@ fn dense(path: &Path, family: &str, configs: &[Option<&Value>]) -> Result<(), Er
     }
     let what = format!("a mixture of experts (model type {family}{})", counted.unwrap_or_default());
     Err(Error::unsupported(path, what, DENSE))
-}
-
-/// Refuses weights that were rounded before, by the name of the method.
-fn unquantized(path: &Path, configs: &[Option<&Value>]) -> Result<(), Error> {
-    let found = configs.iter().flatten().find_map(|config| {
-        let given = |key: &str| config.get(key).filter(|value| !value.is_null());
-        given("quantization_config").or(given("compression_config"))
-    });
-    let Some(found) = found else { return Ok(()) };
-    let method = found.get("quant_method").and_then(Value::as_str).unwrap_or("without a quant_method");
-    let bits =
-        found.get("bits").and_then(Value::as_u64).map_or(String::new(), |bits| format!(" ({bits} bits)"));
-    Err(Error::unsupported(
-        path,
-        format!("quantization method {method}{bits}"),
-        "take the folder with the weights before quantization, which can be rounded to int4 or int8 here, or a gguf file \
-         of the model",
-    ))
 }
