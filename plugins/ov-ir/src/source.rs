@@ -108,7 +108,8 @@ enum Place {
 impl Info {
     /// Rows: the product of all dimensions but the last.
     pub(crate) fn rows(&self) -> usize {
-        self.shape.iter().rev().skip(1).product()
+        // A dimension of 0 lets the others be anything.
+        self.shape.iter().rev().skip(1).fold(1, |product, dim| product.saturating_mul(*dim))
     }
 
     /// Bytes of a row.
@@ -118,7 +119,7 @@ impl Info {
 
     /// Bytes of all rows.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.rows() * self.row_bytes) as u64
+        self.rows().saturating_mul(self.row_bytes) as u64
     }
 
     /// Elements of a row.
@@ -230,7 +231,7 @@ impl Source {
     /// Adds a tensor whose bytes were checked against the file's length by the caller.
     fn add(&mut self, name: String, shape: Vec<usize>, format: Format, file: usize, start: u64) {
         let (block, bytes) = format.layout();
-        let row_bytes = shape.last().copied().unwrap_or(1) / block * bytes;
+        let row_bytes = (shape.last().copied().unwrap_or(1) / block).saturating_mul(bytes);
         self.tensors.insert(name, Info { shape, format, place: Place::File { file, start }, row_bytes });
     }
 }

@@ -145,7 +145,10 @@ impl Keys<'_> {
         let kv_heads = self.optional("attention.head_count_kv")?.unwrap_or(heads);
         let layers = self.number("block_count", MAX_LAYERS)?.unwrap_or(0);
         if layers == 0 {
-            return Err(Error::damaged(self.path, format!("{} is 0 or missing", self.key("block_count"))));
+            return Err(Error::damaged(
+                self.path,
+                format!("{} is 0 or missing; convert the model again", self.key("block_count")),
+            ));
         }
         let head_dim = self.optional("attention.key_length")?.unwrap_or(hidden / heads);
         let value_dim = self.optional("attention.value_length")?.unwrap_or(hidden / heads);
@@ -154,8 +157,9 @@ impl Keys<'_> {
             return Err(Error::feature(self.path, what));
         }
         if kv_heads == 0 || heads % kv_heads != 0 || head_dim == 0 || head_dim % 2 != 0 {
-            let problem =
-                format!("has {heads} heads of {head_dim} over {kv_heads} key heads, which cannot be");
+            let problem = format!(
+                "has {heads} heads of {head_dim} over {kv_heads} key heads, which cannot be; convert the model again"
+            );
             return Err(Error::damaged(self.path, problem));
         }
         let epsilon = "attention.layer_norm_rms_epsilon";
@@ -186,7 +190,9 @@ impl Keys<'_> {
     fn rope(&self, source: &Source, head_dim: usize, choices: Choices) -> Result<Rope, Error> {
         let dims = self.optional("rope.dimension_count")?.unwrap_or(head_dim);
         if dims == 0 || !dims.is_multiple_of(2) || dims > head_dim {
-            let problem = format!("rotates {dims} elements of heads of {head_dim}, which cannot be");
+            let problem = format!(
+                "rotates {dims} elements of heads of {head_dim}, which cannot be; convert the model again"
+            );
             return Err(Error::damaged(self.path, problem));
         }
         let base = f64::from(self.f32("rope.freq_base")?.unwrap_or(10000.0));
@@ -259,7 +265,12 @@ impl Keys<'_> {
     /// Which layers are local, where the file says so: a period, or a flag per layer.
     fn window_pattern(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
         let key = self.key("attention.sliding_window_pattern");
-        let wrong = || Error::damaged(self.path, format!("{key} is neither a period nor {layers} flags"));
+        let wrong = || {
+            Error::damaged(
+                self.path,
+                format!("{key} is neither a period nor {layers} flags; convert the model again"),
+            )
+        };
         match self.header.get(&key) {
             None => Ok(None),
             Some(Value::Array(Array::Bool(flags))) if flags.len() == layers => Ok(Some(flags.clone())),
@@ -283,7 +294,8 @@ impl Keys<'_> {
         let value = self.header.u64(&self.key(name)).map_err(damaged(self.path))?;
         match value {
             Some(found) if found > limit => {
-                let problem = format!("{} is {found}, the limit is {limit}", self.key(name));
+                let problem =
+                    format!("{} is {found}, the limit is {limit}; convert the model again", self.key(name));
                 Err(Error::damaged(self.path, problem))
             }
             other => Ok(other),
@@ -304,7 +316,7 @@ impl Keys<'_> {
         match value {
             Some(x) if !x.is_finite() => Err(Error::damaged(
                 self.path,
-                format!("{} is {x}, which is no finite number", self.key(name)),
+                format!("{} is {x}, which is no finite number; convert the model again", self.key(name)),
             )),
             other => Ok(other),
         }

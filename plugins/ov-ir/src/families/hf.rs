@@ -51,7 +51,9 @@ fn base(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
     let layers = c.number("num_hidden_layers", MAX_LAYERS)?.filter(|n| *n > 0);
     let layers = layers.ok_or_else(|| c.missing("num_hidden_layers"))? as usize;
     if kv_heads == 0 || heads % kv_heads != 0 || head_dim == 0 || head_dim % 2 != 0 {
-        let problem = format!("has {heads} heads of {head_dim} over {kv_heads} key heads, which cannot be");
+        let problem = format!(
+            "has {heads} heads of {head_dim} over {kv_heads} key heads, which cannot be; take the config.json of the original model"
+        );
         return Err(Error::damaged(c.path, problem));
     }
     let gemma = family.starts_with("gemma");
@@ -73,7 +75,9 @@ fn base(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
     if dims == 0 || !dims.is_multiple_of(2) || dims > head_dim {
         return Err(Error::damaged(
             c.path,
-            format!("rotates {dims} elements of heads of {head_dim}, which cannot be"),
+            format!(
+                "rotates {dims} elements of heads of {head_dim}, which cannot be; take the config.json of the original model"
+            ),
         ));
     }
     Ok(Facts {
@@ -110,8 +114,12 @@ fn smollm3(c: &Config, family: &str, choices: Choices) -> Result<Facts, Error> {
             .filter(|list| list.len() == count)
             .and_then(|list| list.iter().map(|flag| flag.as_u64().map(|flag| flag != 0)).collect()),
     };
-    let turned = turned
-        .ok_or_else(|| Error::damaged(c.path, format!("no_rope_layers is no list of {count} flags")))?;
+    let turned = turned.ok_or_else(|| {
+        Error::damaged(
+            c.path,
+            format!("no_rope_layers is no list of {count} flags; take the config.json of the original model"),
+        )
+    })?;
     for (layer, turned) in facts.layers.iter_mut().zip(turned) {
         layer.rope = layer.rope.filter(|_| turned);
     }
@@ -154,7 +162,10 @@ fn windows(c: &Config, family: &str, facts: &mut Facts) -> Result<(), Error> {
         (_, "mistral" | "phi3") => vec![true; count],
         (Some(types), _) => {
             if types.len() != count {
-                let problem = format!("names {} layer_types for {count} layers", types.len());
+                let problem = format!(
+                    "names {} layer_types for {count} layers; take the config.json of the original model",
+                    types.len()
+                );
                 return Err(Error::damaged(c.path, problem));
             }
             types.iter().map(|kind| layer_kind(c, kind)).collect::<Result<_, _>>()?

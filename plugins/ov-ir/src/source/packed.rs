@@ -13,6 +13,9 @@ use crate::error::Error;
 use crate::quant;
 use words::{nibble, nibbles};
 
+/// Rows or columns of a matrix; the largest have below a million.
+const MOST: usize = 1 << 24;
+
 /// How a program packs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
@@ -75,9 +78,9 @@ fn matrix(source: &mut Source, packing: Packing, prefix: String) -> Result<(), E
     let quants = integers(source, &part(quants))?;
     let zeros = zeros.map(|zeros| integers(source, &part(zeros))).transpose()?;
     let (rows, columns) = match (packing.method, quants.shape.as_slice()) {
-        (Method::Gptq { .. }, &[words, out]) => (out, words * 8),
-        (Method::Awq, &[columns, words]) => (words * 8, columns),
-        (Method::Compressed, &[out, words]) => (out, words * 8),
+        (Method::Gptq { .. }, &[words, out]) => (out, words.saturating_mul(8)),
+        (Method::Awq, &[columns, words]) => (words.saturating_mul(8), columns),
+        (Method::Compressed, &[out, words]) => (out, words.saturating_mul(8)),
         (_, shape) => return Err(wrong(source, &prefix, format!("has integers of the shape {shape:?}"))),
     };
     let scale = source.get(&part(scales))?;
@@ -88,6 +91,9 @@ fn matrix(source: &mut Source, packing: Packing, prefix: String) -> Result<(), E
             return Err(wrong(source, &prefix, format!("has scales of the shape {shape:?} for {rows} rows")));
         }
     };
+    if !(1..=MOST).contains(&rows) || !(1..=MOST).contains(&columns) {
+        return Err(wrong(source, &prefix, format!("has {rows} rows of {columns}")));
+    }
     let group = packing.group.unwrap_or(columns);
     if groups == 0
         || !rows.is_multiple_of(8)

@@ -121,7 +121,7 @@ fn parts_that_do_not_fit_each_other_are_refused_by_their_matrix() {
     };
     let lost = |table: &mut Map<String, Value>, name: &str| drop(table.remove(&format!("{Q}.{name}")));
     type Change<'a> = Box<dyn Fn(Changed) -> Changed + 'a>;
-    let table: [(&str, Change, &str); 7] = [
+    let table: [(&str, Change, &str); 8] = [
         ("llama-gptq-hf", Box::new(|one| one.table(|t| lost(t, "qzeros"))), "q_proj.qzeros is missing"),
         ("qwen2-awq-hf", Box::new(|one| one.table(|t| lost(t, "scales"))), "q_proj.scales is missing"),
         ("llama-gptq-hf", Box::new(|one| one.table(|t| shape(t, "qweight", [8, 32]))), "which cannot be"),
@@ -141,6 +141,17 @@ fn parts_that_do_not_fit_each_other_are_refused_by_their_matrix() {
                 one.config(|q| q["config_groups"]["group_0"]["weights"]["group_size"] = json!(32))
             }),
             "has 4 groups of 32 for 32 rows of 64, which cannot be; fetch the model again",
+        ),
+        // Nothing of everything.
+        (
+            "llama-gptq-hf",
+            Box::new(|one| {
+                one.table(|t| {
+                    shape(t, "qweight", [1 << 61, 0]);
+                    t[&format!("{Q}.qweight")]["data_offsets"] = json!([0, 0]);
+                })
+            }),
+            "q_proj has scales of the shape [2, 64] for 0 rows",
         ),
         // Without the integers its other parts are of nothing.
         ("llama-gptq-hf", Box::new(|one| one.table(|t| lost(t, "qweight"))), "q_proj.weight is missing"),

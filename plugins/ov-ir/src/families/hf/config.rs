@@ -35,9 +35,12 @@ impl<'a> Config<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_u64().filter(|n| *n <= limit) {
             Some(n) => Ok(Some(n)),
-            None => {
-                Err(Error::damaged(self.path, format!("{key} is {value}, no whole number up to {limit}")))
-            }
+            None => Err(Error::damaged(
+                self.path,
+                format!(
+                    "{key} is {value}, no whole number up to {limit}; take the config.json of the original model"
+                ),
+            )),
         }
     }
 
@@ -53,7 +56,10 @@ impl<'a> Config<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f64().filter(|x| x.is_finite()) {
             Some(x) => Ok(Some(x)),
-            None => Err(Error::damaged(self.path, format!("{key} is {value}, no finite number"))),
+            None => Err(Error::damaged(
+                self.path,
+                format!("{key} is {value}, no finite number; take the config.json of the original model"),
+            )),
         }
     }
 

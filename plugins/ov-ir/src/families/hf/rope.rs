@@ -67,7 +67,10 @@ fn factors(c: &Config, own: &Value, key: &str, dims: usize) -> Result<Vec<f32>, 
         }
         _ => Err(Error::damaged(
             c.path,
-            format!("rope_scaling.{key} is no list of {} positive numbers", dims / 2),
+            format!(
+                "rope_scaling.{key} is no list of {} positive numbers; take the config.json of the original model",
+                dims / 2
+            ),
         )),
     }
 }
