@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 mod live;
+/// The compiler's tiny models.
+#[path = "../../../ov-ir/tests/it/models.rs"]
+mod models;
 
-/// The compiler's tiny models: one of each family.
-fn model(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ov-ir/tests/models").join(name);
-    let file = folder.join("model.gguf");
-    if file.is_file() { file } else { folder }
-}
+use models::source as model;
 
 /// A folder of its own, gone when dropped.
 struct Scratch(PathBuf);
@@ -57,7 +55,7 @@ fn what_is_no_whole_model_is_refused_before_the_library_sees_it() {
     // A file whose header promises more than is there.
     let bytes = fs::read(model("llama-gguf")).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 4096]).unwrap();
-    assert!(said(&file).contains("fetch the file again"), "{}", said(&file));
+    assert!(said(&file).contains("fetch it again"), "{}", said(&file));
     fs::write(&file, &bytes).unwrap();
     assert_eq!(Source::of(&file, Loader::Own), Ok(Source::Compile));
     assert_eq!(Source::of(&file, Loader::Library), Ok(Source::Library));
