@@ -142,4 +142,6 @@ impl Sampler {
 }
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;

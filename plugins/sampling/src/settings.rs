@@ -111,7 +111,7 @@ impl Settings {
         within("top_p", self.top_p, share(self.top_p), "from 0 to 1")?;
         within("min_p", self.min_p, share(self.min_p), "from 0 to 1")?;
         within("typical_p", self.typical_p, share(self.typical_p), "from 0 to 1")?;
-        within("repetition_penalty", r, r >= 0.001 && r <= 1000.0, "from 0.001 to 1000")?;
+        within("repetition_penalty", r, (0.001..=1000.0).contains(&r), "from 0.001 to 1000")?;
         for (name, value) in
             [("frequency_penalty", self.frequency_penalty), ("presence_penalty", self.presence_penalty)]
         {
