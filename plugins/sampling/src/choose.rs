@@ -66,7 +66,7 @@ pub(crate) fn choose(
 /// The first token that has the largest value.
 fn best(row: &[f32], max: f32, scratch: &Scratch) -> Result<u32, Error> {
     let mut found = None;
-    row::each_from(scratch.passes, row, max, |token, _| {
+    row::each_in(scratch.passes, row, max, None, |token, _| {
         found = Some(token);
         false
     });
@@ -83,7 +83,7 @@ fn collect(
 ) -> bool {
     let members = &mut scratch.members;
     members.clear();
-    row::each_from(scratch.passes, row, edge.value, |token, logit| {
+    row::each_in(scratch.passes, row, edge.value, None, |token, logit| {
         if edge.holds(logit, token) && logit > f32::NEG_INFINITY {
             members.push(Member { token, logit, weight: weight(logit) });
         }

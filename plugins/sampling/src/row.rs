@@ -50,15 +50,20 @@ pub(crate) fn shares(passes: &Passes, row: &[f32], max: f32, scale: f32, cuts: &
     all
 }
 
-/// Calls `with(token, logit)` for what is at least `cut`, in the order of ids, until it answers false. Whether all were seen.
-pub(crate) fn each_from(
+/// Calls `with(token, logit)` for what is at least `low`, and below `high` if that is given, in the order of ids, until it answers
+/// false. Whether all were seen.
+pub(crate) fn each_in(
     passes: &Passes,
     row: &[f32],
-    cut: f32,
+    low: f32,
+    high: Option<f32>,
     mut with: impl FnMut(u32, f32) -> bool,
 ) -> bool {
     for (at, chunk) in row.chunks(64).enumerate() {
-        let mut bits = (passes.at_least)(chunk, cut);
+        let mut bits = (passes.at_least)(chunk, low);
+        if let Some(high) = high {
+            bits &= !(passes.at_least)(chunk, high);
+        }
         while bits != 0 {
             let place = bits.trailing_zeros() as usize;
             bits &= bits - 1;

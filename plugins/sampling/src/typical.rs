@@ -7,18 +7,32 @@ use crate::draw::Member;
 pub(crate) fn typical(members: &mut Vec<Member>, share: f32) {
     members.retain(|m| m.weight > 0.0);
     let total: f64 = members.iter().map(|m| m.weight).sum();
-    let surprise = |m: &Member| -(m.weight / total).ln();
-    let entropy: f64 = members.iter().map(|m| m.weight / total * surprise(m)).sum();
-    members.sort_by(|a, b| {
-        let apart = |m: &Member| (surprise(m) - entropy).abs();
-        apart(a).total_cmp(&apart(b)).then(b.logit.total_cmp(&a.logit)).then(a.token.cmp(&b.token))
+    let mut entropy = 0.0;
+    let mut apart = Vec::with_capacity(members.len());
+    for (at, member) in members.iter().enumerate() {
+        let surprise = -(member.weight / total).ln();
+        entropy += member.weight / total * surprise;
+        apart.push((surprise, at as u32));
+    }
+    for place in &mut apart {
+        place.0 = (place.0 - entropy).abs();
+    }
+    // Members stand in the order of their ids, so that the place decides as the id would.
+    let logit = |at: u32| members[at as usize].logit;
+    apart.sort_unstable_by(|a, b| {
+        a.0.total_cmp(&b.0).then_with(|| logit(b.1).total_cmp(&logit(a.1))).then(a.1.cmp(&b.1))
     });
-    let mut kept = 0.0;
     let enough = f64::from(share) * total;
-    let stay = members.iter().position(|m| {
-        kept += m.weight;
-        kept >= enough
-    });
-    members.truncate(stay.map_or(members.len(), |at| at + 1));
-    members.sort_unstable_by_key(|m| m.token);
+    let mut kept = 0.0;
+    let mut stay = Vec::new();
+    for (_, at) in apart {
+        let member = members[at as usize];
+        kept += member.weight;
+        stay.push(member);
+        if kept >= enough {
+            break;
+        }
+    }
+    stay.sort_unstable_by_key(|m| m.token);
+    *members = stay;
 }

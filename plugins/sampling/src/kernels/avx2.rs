@@ -108,17 +108,25 @@ fn weigh(block: &[f32], max: f32, scale: f32, cuts: &[f32; CUTS]) -> Weighed {
     let (max, scale) = (_mm256_set1_ps(max), _mm256_set1_ps(scale));
     let cuts = cuts.map(|cut| _mm256_set1_ps(cut));
     let mut sums = [_mm256_setzero_ps(); CUTS];
-    let mut counts = [0; CUTS];
-    for part in block.chunks(LANES) {
-        let x = load(part, f32::NAN);
+    let mut counts = [_mm256_setzero_si256(); CUTS];
+    let mut add = |x| {
         let weight = exp(_mm256_mul_ps(_mm256_sub_ps(x, max), scale));
         for i in 0..CUTS {
             let stays = _mm256_cmp_ps::<_CMP_GE_OQ>(x, cuts[i]);
             sums[i] = _mm256_add_ps(sums[i], _mm256_and_ps(stays, weight));
-            counts[i] += _mm256_movemask_ps(stays).count_ones();
+            counts[i] = _mm256_sub_epi32(counts[i], _mm256_castps_si256(stays));
         }
+    };
+    let parts = block.chunks_exact(LANES);
+    let rest = parts.remainder();
+    for part in parts {
+        add(load(part, f32::NAN));
     }
-    (sums.map(|s| values(s).iter().sum()), counts)
+    if !rest.is_empty() {
+        add(load(rest, f32::NAN));
+    }
+    let counted = |c| values(_mm256_castsi256_ps(c)).iter().map(|n| n.to_bits()).sum();
+    (sums.map(|s| values(s).iter().sum()), counts.map(counted))
 }
 
 #[target_feature(enable = "avx2,fma")]

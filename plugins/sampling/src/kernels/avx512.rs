@@ -93,14 +93,22 @@ fn weigh(block: &[f32], max: f32, scale: f32, cuts: &[f32; CUTS]) -> Weighed {
     let cuts = cuts.map(|cut| _mm512_set1_ps(cut));
     let mut sums = [_mm512_setzero_ps(); CUTS];
     let mut counts = [0; CUTS];
-    for part in block.chunks(LANES) {
-        let x = load(part, none);
+    let mut add = |x| {
         let weight = exp(_mm512_mul_ps(_mm512_sub_ps(x, max), scale));
         for i in 0..CUTS {
             let stays = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, cuts[i]);
             sums[i] = _mm512_mask_add_ps(sums[i], stays, sums[i], weight);
             counts[i] += stays.count_ones();
         }
+    };
+    // Whole vectors apart from the rest, so that only the rest is loaded under a mask.
+    let parts = block.chunks_exact(LANES);
+    let rest = parts.remainder();
+    for part in parts {
+        add(load(part, none));
+    }
+    if !rest.is_empty() {
+        add(load(rest, none));
     }
     (sums.map(|s| _mm512_reduce_add_ps(s)), counts)
 }
