@@ -84,7 +84,7 @@ fn collect(
     let members = &mut scratch.members;
     members.clear();
     row::each_in(scratch.passes, row, edge.value, None, |token, logit| {
-        if edge.holds(logit, token) && logit > f32::NEG_INFINITY {
+        if edge.holds(logit, token) {
             members.push(Member { token, logit, weight: weight(logit) });
         }
         members.len() <= limit

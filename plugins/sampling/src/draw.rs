@@ -150,4 +150,32 @@ mod tests {
         assert_ne!(random(5, 0), random(6, 0));
         assert_eq!(random(5, 7), random(5, 7));
     }
+
+    #[test]
+    fn a_row_and_a_list_of_its_members_give_the_same_token_up_to_the_edge_and_no_further() {
+        use crate::kernels::Kernel;
+        let scale = Scale { max: 4.0, temperature: 1.0 };
+        for len in [1, 3, 40, BLOCK + 30] {
+            let mut row: Vec<f32> = (0..len).map(|at| (at % 3) as f32 - 20.0).collect();
+            row[0] = 4.0;
+            for at in [len / 2, len * 2 / 3, len - 1] {
+                row[at] = 3.5;
+            }
+            for token in [0, len / 2, len * 2 / 3, len - 1] {
+                let edge = Edge { value: row[token], token: token as u32 };
+                let members: Vec<Member> = (0u32..)
+                    .zip(&row)
+                    .filter(|&(t, &x)| edge.holds(x, t))
+                    .map(|(token, &logit)| Member { token, logit, weight: scale.weight(logit) })
+                    .collect();
+                for passes in Kernel::ALL.into_iter().filter_map(Passes::of) {
+                    for position in 0..200 {
+                        let u = random(8, position);
+                        let drawn = of_row(passes, &row, scale, Some(edge), u, &mut Vec::new());
+                        assert_eq!(drawn, of_members(&members, u), "{len} {edge:?} {:?}", passes.kernel);
+                    }
+                }
+            }
+        }
+    }
 }

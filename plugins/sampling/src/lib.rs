@@ -13,8 +13,9 @@
 //!   the answer), one per token, so that neither the batch nor speculation, preemption or a migration changes an answer.
 //! - Of equal logits the lowest id wins, whatever the processor.
 //! - A row that is not a number, or leaves nothing to choose, is an [`Error`] and never a token.
-//! - Log-probabilities are those of the row as the model gave it, before bias, penalties, mask and temperature, so that the
-//!   prompt's and the answer's mean the same.
+//! - Log-probabilities are those of the row as the model gave it, before bias, penalties, mask and temperature, so that those of the
+//!   prompt and of the answer mean the same. OpenVINO GenAI and, unless told otherwise, vLLM report the same.
+//! - A repetition penalty is about tokens of prompt and answer, frequency and presence penalties about the answer alone.
 //!
 //! It knows no engine, no plugin, no clock and no thread.
 

@@ -44,8 +44,8 @@ pub(crate) fn scored(logits: &[f32], peak: Peak, token: u32, n: usize, scratch: 
         Peak::Infinite => (logits.iter().filter(|&&x| x == f32::INFINITY).count() as f64).ln(),
     };
     let of = |x: f32| match peak {
-        Peak::Finite(max) => ((f64::from(x) - f64::from(max) - rest).min(0.0)) as f32,
-        Peak::Infinite if x == f32::INFINITY => -rest as f32,
+        Peak::Finite(max) => (f64::from(x) - f64::from(max) - rest) as f32,
+        Peak::Infinite if x == f32::INFINITY => (0.0 - rest) as f32,
         Peak::Infinite => f32::NEG_INFINITY,
     };
     let alternatives = top::top(scratch.passes, logits, n.min(crate::MAX_ALTERNATIVES))

@@ -84,12 +84,11 @@ impl Sampler {
         }
         let peak = row::peak(scratch.passes, row.logits)?;
         let adjusted = adjust::adjusted(row, &self.settings, &self.allowed, &self.history, scratch);
+        let at = self.position();
         let token = match &adjusted {
-            Some(copy) => {
-                let peak = row::peak(scratch.passes, copy)?;
-                choose::choose(copy, peak, &self.settings, self.position(), scratch)
-            }
-            None => choose::choose(row.logits, peak, &self.settings, self.position(), scratch),
+            Some(copy) => row::peak(scratch.passes, copy)
+                .and_then(|peak| choose::choose(copy, peak, &self.settings, at, scratch)),
+            None => choose::choose(row.logits, peak, &self.settings, at, scratch),
         };
         if let Some(copy) = adjusted {
             scratch.copy = copy;

@@ -46,12 +46,8 @@ fn listed(passes: &Passes, row: &[f32], n: usize) -> Vec<u64> {
             best.truncate(n);
         }
         if let (true, Some(&last)) = (best.len() == n, best.last()) {
-            let (value, _) = order::of(last);
-            if value == f32::INFINITY {
-                break;
-            }
-            // Equal ones come later, and stay out.
-            worst = value.next_up();
+            // Equal ones come later and stay out: on a flat row they would all be looked at.
+            worst = order::of(last).0.next_up();
         }
     }
     best

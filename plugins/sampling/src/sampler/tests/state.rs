@@ -245,3 +245,45 @@ fn settings_outside_their_ranges_are_refused_by_name() {
         assert!(refused.contains(says), "{refused}");
     }
 }
+
+#[test]
+fn an_end_token_may_come_when_enough_tokens_came_before_it() {
+    let mut logits = [0.0; 10];
+    (logits[4], logits[6]) = (9.0, 5.0);
+    let mut scratch = Scratch::new();
+    let s = Settings { ends: vec![4], min_tokens: 2, ..Settings::default() };
+    let mut sampler = Sampler::new(s, 10, &[4, 4, 4], 3).unwrap();
+    assert_eq!(tokens_of(&mut sampler, &vec![logits.to_vec(); 3], &mut scratch), [6, 6, 4]);
+}
+
+#[test]
+fn what_is_withdrawn_counts_no_more_and_what_the_prompt_has_counts_on() {
+    let mut logits = [0.0; 10];
+    (logits[4], logits[5], logits[6]) = (5.0, 4.5, 4.0);
+    let mut scratch = Scratch::new();
+    let s = Settings { repetition_penalty: 1.2, frequency_penalty: 1.0, ..Settings::default() };
+    let mut sampler = Sampler::new(s, 10, &[4], 1).unwrap();
+    let mut next = |sampler: &Sampler| sampler.sample(row(&logits), &mut scratch).unwrap().token;
+    // 5 / 1.2 is less than 4.5.
+    assert_eq!(next(&sampler), 5);
+    sampler.accept(5);
+    // 4.5 / 1.2 - 1 is less than 5 / 1.2.
+    assert_eq!(next(&sampler), 4);
+    sampler.accept(4);
+    assert_eq!(next(&sampler), 6);
+    sampler.rollback(1);
+    assert_eq!(next(&sampler), 4);
+    sampler.rollback(1);
+    assert_eq!(next(&sampler), 5);
+}
+
+#[test]
+fn an_infinite_bias_bans_even_what_is_infinitely_likely() {
+    let mut logits = [0.0; 10];
+    (logits[4], logits[6]) = (f32::INFINITY, 5.0);
+    for mut scratch in scratches() {
+        let s = Settings { logit_bias: vec![(4, f32::NEG_INFINITY)], ..Settings::default() };
+        let sampler = Sampler::new(s, 10, &[], 0).unwrap();
+        assert_eq!(sampler.sample(row(&logits), &mut scratch).unwrap().token, 6);
+    }
+}
