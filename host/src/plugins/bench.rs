@@ -225,7 +225,7 @@ impl Driver<'_> {
             }
             let now = Instant::now();
             if came {
-                last = now;
+                (last, seen) = (now, None);
             } else if now.duration_since(last) > PATIENCE {
                 return Err(format!("no token came for {} s although there are tasks", PATIENCE.as_secs()));
             }

@@ -11,6 +11,7 @@ pub mod fuzz;
 mod home;
 mod ledger;
 mod news;
+mod pace;
 mod pack;
 mod pipe;
 mod process;

@@ -26,7 +26,7 @@ pub fn stream(bytes: &[u8], cuts: &[u8]) {
         let (part, left) = rest.split_at(n);
         rest = left;
         there.write_all(part).expect("PANIC: what was sent is read at once");
-        while pipe.fill().expect("PANIC: both ends are open") == Filled::Some {}
+        while matches!(pipe.fill().expect("PANIC: both ends are open"), Filled::Some(_)) {}
         loop {
             match pipe.next() {
                 Ok(Some((kind, range))) => {

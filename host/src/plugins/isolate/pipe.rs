@@ -17,12 +17,20 @@ const PART: usize = 64 << 10;
 /// What reading gave.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Filled {
-    /// Bytes.
-    Some,
+    /// So many bytes.
+    Some(usize),
     /// Nothing for now.
     Nothing,
     /// The other side has ended.
     End,
+}
+
+/// Whether what comes from the other side ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listen {
+    Yes,
+    /// The stream is left alone.
+    No,
 }
 
 /// What a wait ended with; several may be true.
@@ -116,7 +124,7 @@ impl Pipe {
                 Ok(0) => Ok(Filled::End),
                 Ok(n) => {
                     self.held.end += n;
-                    Ok(Filled::Some)
+                    Ok(Filled::Some(n))
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(Filled::Nothing),
@@ -126,18 +134,31 @@ impl Pipe {
         }
     }
 
-    /// Waits until there is something to read, room for what waits to be sent, the bell or the end of the process.
-    pub(super) fn wait(&self, bell: RawFd, process: BorrowedFd<'_>, most: Duration) -> io::Result<Woken> {
+    /// Waits until there is something to read, where that is listened for, room for what waits to be sent, the bell or the
+    /// end of the process.
+    pub(super) fn wait(
+        &self,
+        bell: RawFd,
+        process: BorrowedFd<'_>,
+        most: Duration,
+        listen: Listen,
+    ) -> io::Result<Woken> {
         let out = if self.sent < self.outbox.len() { libc::POLLOUT } else { 0 };
+        let stream = if listen == Listen::Yes { self.stream.as_raw_fd() } else { -1 };
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let mut polled = [
-            entry(self.stream.as_raw_fd(), libc::POLLIN | out),
+            entry(stream, libc::POLLIN | out),
             entry(bell, libc::POLLIN),
             entry(process.as_raw_fd(), libc::POLLIN),
         ];
-        let millis = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: the array is as long as told and lives through the call.
-        let n = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) };
+        let most = libc::timespec {
+            tv_sec: libc::time_t::try_from(most.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: libc::c_long::from(most.subsec_nanos()),
+        };
+        // SAFETY: the array is as long as told; it and the time live through the call. No mask of signals is given.
+        let n = unsafe {
+            libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &raw const most, std::ptr::null())
+        };
         if n < 0 {
             let error = io::Error::last_os_error();
             return if error.kind() == ErrorKind::Interrupted { Ok(Woken::default()) } else { Err(error) };
@@ -181,7 +202,7 @@ mod tests {
         let mut got = Vec::new();
         for byte in sent {
             there.write_all(&[byte]).expect("sent");
-            assert_eq!(pipe.fill().expect("read"), Filled::Some);
+            assert_eq!(pipe.fill().expect("read"), Filled::Some(1));
             while let Some((kind, range)) = pipe.next().expect("sound") {
                 got.push((Frame::of(kind), String::from_utf8_lossy(pipe.bytes(range)).into_owned()));
             }

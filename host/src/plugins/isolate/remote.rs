@@ -13,8 +13,9 @@ use super::Apart;
 use super::bell::Bell;
 use super::frame::{self, Frame, Unbuilt};
 use super::news::News;
+use super::pace::Pace;
 use super::pack::{Packer, Unpacker};
-use super::pipe::{Filled, Pipe};
+use super::pipe::{Filled, Listen, Pipe};
 use super::process::{self, Process, Start};
 use super::wire;
 use crate::generate::{Failure, Request};
@@ -57,6 +58,7 @@ struct Driver {
     packer: Packer,
     /// The log level that it was told.
     level: tracing::Level,
+    pace: Pace,
     /// The child has ended: there is no more than what was read.
     ended: bool,
     /// Its end was told: closing it has nothing to add.
@@ -159,6 +161,7 @@ impl Driver {
             untaken: HashSet::new(),
             packer: Packer::default(),
             level,
+            pace: Pace::new(Instant::now()),
             ended: false,
             lost: false,
             killed: None,
@@ -178,8 +181,11 @@ impl Driver {
                     Err(e) => return Err(self.garbled(&e)),
                 }
             }
+            let rest = self.pace.rest(Instant::now());
             if !self.ended {
-                let woken = self.pipe.wait(self.bell.fd(), self.process.ended(), most);
+                let (bell, process) = (self.bell.fd(), self.process.ended());
+                let listen = if rest.is_some() { Listen::No } else { Listen::Yes };
+                let woken = self.pipe.wait(bell, process, rest.unwrap_or(most), listen);
                 let woken = woken.map_err(|e| self.garbled(&e))?;
                 if woken.writable {
                     self.pipe.flush().map_err(|e| self.garbled(&e))?;
@@ -189,12 +195,18 @@ impl Driver {
                     self.bell.hear();
                     return Ok(Heard::Rung);
                 }
-                if !woken.readable && !woken.exited {
+                if rest.is_none() && !woken.readable && !woken.exited {
                     return Ok(Heard::Rung);
                 }
             }
-            match self.pipe.fill().map_err(|e| self.garbled(&e))? {
-                Filled::Some => {}
+            let filled = self.pipe.fill().map_err(|e| self.garbled(&e))?;
+            match (rest, &filled) {
+                (Some(_), Filled::Some(came)) => self.pace.rested(Instant::now(), *came),
+                (Some(_), _) => self.pace.rested(Instant::now(), 0),
+                (None, _) => self.pace.woke(Instant::now()),
+            }
+            match filled {
+                Filled::Some(_) => {}
                 Filled::Nothing if !self.ended => {}
                 Filled::Nothing | Filled::End => return Err(self.crashed()),
             }
