@@ -9,7 +9,7 @@ use crate::engine::{Batch, Facts};
 use crate::ffi::{Host, Shim, devices};
 use crate::locate::{self, Runtime, Search};
 use crate::options::Options;
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::{Pipeline, setup};
 use crate::source::{Ready, Source};
 use crate::surroundings;
 use crate::whole::Whole;
@@ -53,7 +53,7 @@ impl Builder for Genai {
         let o = &self.options;
         let mut pipeline = Pipeline::open(
             &shim,
-            &pipeline::Options {
+            &setup::Options {
                 model: path,
                 device: o.device.clone(),
                 profile: o.profile,

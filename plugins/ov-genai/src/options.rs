@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cascadia_plugin_api::sdk::{Error, Result};
 
-use crate::pipeline::{Cache, Profile, Proposer, Scheduler};
+use crate::pipeline::setup::{Cache, Profile, Proposer, Scheduler};
 use crate::source::Loader;
 
 /// Everything that can be set.

@@ -2,6 +2,10 @@
 //!
 //! Ignored where plain cargo runs: neither the wheels nor g++ are needed there.
 
+use std::path::PathBuf;
+
+use super::sampling::Grammar;
+use super::setup::Profile;
 use super::*;
 use crate::ffi::system::System;
 use crate::locate;

@@ -1,6 +1,9 @@
 //! What is asked of the library, without the library.
 
+use super::sampling::Grammar;
+use super::setup::Profile;
 use super::*;
+use crate::ffi::value::Value;
 
 fn value(sampling: &Sampling, key: &str) -> Option<Value> {
     let found = sampling.entries().unwrap().into_iter().find(|(name, _)| name.to_str() == Ok(key));

@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::*;
 use crate::ffi::{Shim, system::System};
 use crate::locate;
-use crate::pipeline::{self, Pipeline, Profile, Progress, Sampling, Token};
+use crate::pipeline::sampling::Sampling;
+use crate::pipeline::setup::{self, Profile};
+use crate::pipeline::{Pipeline, Progress, Token};
 
 /// Families, and between them every quantization type that we know; none with capped scores.
 const MODELS: [&str; 13] = [
@@ -38,11 +40,11 @@ fn shim() -> Arc<Shim> {
 }
 
 fn open(shim: &Arc<Shim>, folder: PathBuf) -> Pipeline {
-    let options = pipeline::Options {
+    let options = setup::Options {
         model: folder,
         device: "CPU".to_owned(),
         profile: Profile::Exact,
-        ..pipeline::Options::default()
+        ..setup::Options::default()
     };
     Pipeline::open(shim, &options).unwrap()
 }
