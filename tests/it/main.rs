@@ -30,6 +30,7 @@ mod ov_genai;
 mod ov_genai_cache;
 mod ov_genai_exact;
 mod ov_genai_rounds;
+mod ov_genai_stateful;
 mod plugin_commands;
 mod plugins;
 mod prometheus;

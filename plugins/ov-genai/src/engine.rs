@@ -1,4 +1,4 @@
-//! The running engine: keeps the generations of one pipeline, steps it, and pushes what came of each step as one batch.
+//! The engine of paged attention: keeps the generations of one pipeline, steps it, and pushes what came of each step as one batch.
 //!
 //! Invariant: a task in `running` has had no finish; one that leaves it has had exactly one. A cancelled request leaves
 //! its part of the cache in the pipeline's next step, so one step is owed after a cancel even when nothing else runs.
@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cascadia_plugin_api::ext::features;
 use cascadia_plugin_api::sdk::{
     Card, Chunk, Error, Finish, Level, Load, Metric, Next, Progress as Report, Result, SerialEngine, Sink,
     Task, Worker, log,
@@ -15,15 +14,16 @@ use cascadia_plugin_api::sdk::{
 use crate::cache::Blocks;
 use crate::options::Options;
 use crate::pipeline::sampling::Sampling;
-use crate::pipeline::setup::Profile;
 use crate::pipeline::{Pipeline, Progress, fault};
 use crate::prefix::{Prefix, Taken};
 use crate::speculate::Speculation;
 use asked::{Limits, sampling};
-use news::{News, Running};
+use news::{Answer, News, Running};
 
 mod asked;
+mod card;
 mod news;
+pub(crate) mod single;
 
 /// What is known once the model is loaded.
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ impl Batch {
     fn deliver(&mut self, sink: &mut Sink) -> Result<()> {
         let mut news = Vec::new();
         for (task, running) in &mut self.running {
-            let before = running.generated;
+            let before = running.answer.generated;
             let Some(piece) = running.poll(*task)? else { continue };
             if let Some(speculation) = &self.speculation {
                 let got = piece.tokens.len() + usize::from(piece.stop_token.is_some());
@@ -141,7 +141,8 @@ impl SerialEngine for Batch {
     type Limits = Limits;
 
     fn limits(&self) -> Limits {
-        Limits { context: self.options.context_length as usize, grammars: self.facts.has_vocabulary }
+        let grammars = self.facts.has_vocabulary;
+        Limits { context: self.options.context_length as usize, grammars, logprobs: true }
     }
 
     fn check(limits: &Limits, task: &Task) -> Result<()> {
@@ -184,16 +185,11 @@ impl SerialEngine for Batch {
                 let keeps_text = self.prefix.is_some() || self.speculation.is_some();
                 let running = Running {
                     request,
-                    prompt: task.tokens.len(),
+                    answer: Answer::to(&task, cached),
                     text: if keeps_text { task.tokens } else { Vec::new() },
                     keeps_text,
-                    cached,
                     taken,
                     most: sampling.max_tokens,
-                    generated: 0,
-                    stops: task.stop_tokens,
-                    reported: false,
-                    logprobs: task.logprobs.is_some(),
                 };
                 self.running.insert(task.id, running);
             }
@@ -236,37 +232,7 @@ impl SerialEngine for Batch {
     }
 
     fn card(&self) -> Card {
-        let mut notes = vec![format!("OpenVINO {}", self.facts.version)];
-        notes.extend(self.facts.weights.clone());
-        if !self.options.cb {
-            notes.push("generations run one after the other; --cb runs them together".to_owned());
-        }
-        let cache = match self.options.profile {
-            Profile::Exact => "f32 inference, f32 KV cache",
-            Profile::Default | Profile::Fast => "the library's choice for the device",
-        };
-        let mut features = vec![
-            features::SAMPLING,
-            features::MIN_P,
-            features::PENALTIES,
-            features::REPETITION_PENALTY,
-            features::SEED,
-            features::LOGPROBS,
-            features::MIN_TOKENS,
-            features::IGNORE_EOS,
-        ];
-        if self.facts.has_vocabulary {
-            features.extend([features::JSON_SCHEMA, features::REGEX, features::EBNF]);
-        }
-        Card {
-            context_length: self.options.context_length.into(),
-            max_tasks: (self.width() + self.options.max_waiting) as u64,
-            device: self.options.device.clone(),
-            quantization: cache.to_owned(),
-            features,
-            notes,
-            ..Card::default()
-        }
+        card::paged(&self.options, &self.facts, self.width())
     }
 
     fn load(&self) -> Load {

@@ -17,6 +17,7 @@ use value::RawValue;
 
 pub(crate) mod devices;
 pub(crate) mod paged;
+pub(crate) mod stateful;
 #[cfg(test)]
 pub(crate) mod system;
 #[cfg(test)]
@@ -25,7 +26,7 @@ mod text;
 pub(crate) mod value;
 pub(crate) mod words;
 
-const ABI: u32 = 2;
+const ABI: u32 = 3;
 
 /// Opens libraries; in the host it is the host, which locks its loader and refuses a second build of a name.
 ///
@@ -89,6 +90,11 @@ functions! {
     cgn_poll(*mut c_void, *mut i64, *mut f32, usize, *mut Progress, *mut RawText) -> c_int;
     cgn_cancel(*mut c_void, *mut RawText) -> c_int;
     cgn_drop(*mut c_void);
+    cgn_stateful_open(*const c_char, *const c_char, *const RawValue, usize, c_int, *mut *mut c_void, *mut RawText)
+        -> c_int;
+    cgn_stateful_run(*mut c_void, *const i64, usize, *const RawValue, usize, stateful::Forward, *mut c_void,
+        *mut RawText) -> c_int;
+    cgn_stateful_close(*mut c_void);
     cgn_words_open(*const c_char, *const c_char, *mut *mut c_void, *mut RawText) -> c_int;
     cgn_words_close(*mut c_void);
     cgn_words_vocabulary(*const c_void) -> usize;

@@ -14,6 +14,7 @@ mod prefix;
 mod source;
 mod speculate;
 mod surroundings;
+mod way;
 mod whole;
 mod words;
 

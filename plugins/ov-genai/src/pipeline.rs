@@ -5,19 +5,19 @@
 //! cache, so it must not run beside [`Pipeline::step`].
 //! Knows nothing of text, plugins or where libraries are.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::ffi::Shim;
 use crate::ffi::paged::{self, Metrics};
-use crate::ffi::value::{Entry, Value};
+use crate::ffi::value::Value;
 use fault::{Error, c_path, c_string, plain};
 use sampling::Sampling;
-use setup::{Cache, Options, Proposer};
+use setup::{Cache, Opening, Options, Proposer};
 
 pub(crate) mod fault;
 pub(crate) mod sampling;
 pub(crate) mod setup;
+pub(crate) mod stateful;
 
 #[cfg(test)]
 mod live;
@@ -38,26 +38,8 @@ impl Pipeline {
     /// # Errors
     /// What the library says of the path, the device or a property; or that the library's version is unknown.
     pub(crate) fn open(shim: &Arc<Shim>, options: &Options) -> Result<Self, Error> {
-        let fault =
-            |reason| Error::Open { model: options.model.clone(), device: options.device.clone(), reason };
-        if !options.model.exists() {
-            return Err(fault("no such file or folder".to_owned()));
-        }
-        writable_if_file(&options.model).map_err(fault)?;
-        let mut properties: Vec<Entry> = Vec::new();
-        let own = options.properties.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        for (key, value) in options.profile.properties().iter().copied().chain(own) {
-            properties.push((c_string("property", key)?, Value::Text(c_string(key, value)?)));
-        }
-        // Later values win in the library's map; so look at the last.
-        let precision =
-            properties.iter().rev().find(|(key, _)| key.as_c_str() == c"INFERENCE_PRECISION_HINT");
-        if options.device == "CPU"
-            && precision.is_some_and(|(_, value)| *value == Value::Text(c"f16".to_owned()))
-        {
-            // 2026.4.1 on a Xeon with AMX: every run ended in a segmentation fault within its first requests.
-            return Err(fault("f16 inference crashes OpenVINO's CPU device; use bf16 or f32".to_owned()));
-        }
+        let fault = |reason| options.fault(reason);
+        let Opening { path, device, mut properties } = options.opening()?;
         if options.proposer == Proposer::Prompt {
             properties.push((c"prompt_lookup".to_owned(), Value::Bool(true)));
         }
@@ -74,8 +56,6 @@ impl Pipeline {
             dynamic_split_fuse: options.scheduler.split_prompts.into(),
             enable_prefix_caching: options.scheduler.prefix_caching.into(),
         };
-        let path = c_path(&options.model)?;
-        let device = c_string("device", &options.device)?;
         let draft = match &options.proposer {
             Proposer::Model { path, device } => Some((c_path(path)?, c_string("draft device", device)?)),
             Proposer::Nobody | Proposer::Prompt => None,
@@ -202,15 +182,4 @@ fn progress(status: i32, reason: i32) -> Progress {
         (_, 2) => Progress::Length,
         _ => Progress::Stop,
     }
-}
-
-/// The library opens a GGUF for reading and writing, though it writes nothing, and fails without saying why.
-fn writable_if_file(model: &Path) -> Result<(), String> {
-    if !model.is_file() {
-        return Ok(());
-    }
-    let opened = std::fs::OpenOptions::new().read(true).append(true).open(model);
-    opened.map(drop).map_err(|error| {
-        format!("OpenVINO opens a GGUF for writing ({error}); make it writable for this user or copy it")
-    })
 }

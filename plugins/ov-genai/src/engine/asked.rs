@@ -8,6 +8,8 @@ use crate::pipeline::sampling::{Grammar, Sampling};
 pub(crate) struct Limits {
     pub(super) context: usize,
     pub(super) grammars: bool,
+    /// The chosen token's log-probability.
+    pub(super) logprobs: bool,
 }
 
 impl Limits {
@@ -27,10 +29,11 @@ impl Limits {
             ),
             (
                 grammar(task).is_some() && !self.grammars,
-                "structured output without a tokenizer of the model's own",
+                "structured output without paged attention and a tokenizer of the model's own",
             ),
             (task.attachments > 0, "attachments"),
             (!task.adapter.is_empty(), "adapters"),
+            (task.logprobs.is_some() && !self.logprobs, "log-probabilities"),
             (task.logprobs.is_some_and(|n| n > 0), "log-probabilities of alternatives"),
             (task.prompt_logprobs.is_some(), "log-probabilities of the prompt"),
             (!s.logit_bias.is_empty(), "logit bias"),
@@ -59,7 +62,8 @@ pub(super) fn sampling(task: &Task) -> Sampling {
         seed: s.seed.unwrap_or_else(|| task.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ now_ns()),
         eos: task.stop_tokens.first().copied(),
         stop_ids: task.stop_tokens.clone(),
-        ignore_eos: task.ignore_eos,
+        // The host knows the model's own end and gives it; where it gives none, none is meant.
+        ignore_eos: task.ignore_eos || task.stop_tokens.is_empty(),
         logprobs: task.logprobs.is_some(),
         assistant: None,
         grammar: grammar(task),

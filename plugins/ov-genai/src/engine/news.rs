@@ -1,27 +1,21 @@
 //! A generation at work, and what it got in one step.
 
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::sdk::{Chunk, Error, Finish, Result, now_ns};
+use cascadia_plugin_api::sdk::{Chunk, Error, Finish, Result, Task, now_ns};
 
 use crate::pipeline::{Progress, Request, Token};
 use crate::prefix::{Prefix, Taken};
 
-/// A generation that has had no finish.
+/// A generation of the paged pipeline that has had no finish.
 pub(super) struct Running {
     pub(super) request: Request,
-    pub(super) prompt: usize,
+    pub(super) answer: Answer,
     /// Prompt and answer, where somebody counts by them.
     pub(super) text: Vec<u32>,
     pub(super) keeps_text: bool,
-    /// Of the prompt, where it is known.
-    pub(super) cached: Option<usize>,
     pub(super) taken: Taken,
     /// Tokens that the answer may have.
     pub(super) most: usize,
-    pub(super) generated: usize,
-    pub(super) stops: Vec<u32>,
-    pub(super) reported: bool,
-    pub(super) logprobs: bool,
 }
 
 impl Running {
@@ -35,37 +29,70 @@ impl Running {
     pub(super) fn poll(&mut self, task: u64) -> Result<Option<News>> {
         let mut tokens: Vec<Token> = Vec::new();
         let progress = self.request.poll(&mut tokens).map_err(|e| Error::backend(e.to_string()))?;
-        let mut stop_token = None;
-        if progress == Progress::Stop && tokens.last().is_some_and(|t| self.stops.contains(&t.id)) {
-            // The boundary wants it named, not delivered.
-            stop_token = tokens.pop().map(|t| t.id);
-        }
-        if tokens.is_empty() && progress == Progress::Running {
-            return Ok(None);
-        }
-        self.generated += tokens.len();
-        let first = !std::mem::replace(&mut self.reported, true);
-        let count = |n: usize| u32::try_from(n).ok().filter(|_| first);
-        let (prompt_tokens, cached_tokens) = (count(self.prompt), self.cached.and_then(count));
-        let logprobs = if self.logprobs { tokens.iter().map(|t| t.logprob).collect() } else { Vec::new() };
         let error = (progress == Progress::OutOfCache).then(|| {
             Error::new(
                 code::OUT_OF_MEMORY,
                 "the KV cache is too small for this generation; raise cb-cache-size or shorten it",
             )
         });
-        let tokens = tokens.iter().map(|t| t.id).collect();
-        Ok(Some(News {
+        Ok(self.answer.news(task, tokens, progress, error))
+    }
+}
+
+/// What was told of an answer so far, and what may be told of it.
+pub(super) struct Answer {
+    /// Tokens of the prompt, and those of them that were cached, where that is known.
+    prompt: usize,
+    cached: Option<usize>,
+    /// Tokens given.
+    pub(super) generated: usize,
+    stops: Vec<u32>,
+    logprobs: bool,
+    reported: bool,
+}
+
+impl Answer {
+    pub(super) fn to(task: &Task, cached: Option<usize>) -> Answer {
+        Answer {
+            prompt: task.tokens.len(),
+            cached,
+            generated: 0,
+            stops: task.stop_tokens.clone(),
+            logprobs: task.logprobs.is_some(),
+            reported: false,
+        }
+    }
+
+    /// None where there is nothing to tell.
+    pub(super) fn news(
+        &mut self,
+        task: u64,
+        mut tokens: Vec<Token>,
+        progress: Progress,
+        error: Option<Error>,
+    ) -> Option<News> {
+        let mut stop_token = None;
+        if progress == Progress::Stop && tokens.last().is_some_and(|t| self.stops.contains(&t.id)) {
+            // The boundary wants it named, not delivered.
+            stop_token = tokens.pop().map(|t| t.id);
+        }
+        if tokens.is_empty() && progress == Progress::Running && error.is_none() {
+            return None;
+        }
+        self.generated += tokens.len();
+        let first = !std::mem::replace(&mut self.reported, true);
+        let count = |n: usize| u32::try_from(n).ok().filter(|_| first);
+        Some(News {
             task,
-            tokens,
-            logprobs,
-            prompt_tokens,
-            cached_tokens,
+            logprobs: if self.logprobs { tokens.iter().map(|t| t.logprob).collect() } else { Vec::new() },
+            tokens: tokens.iter().map(|t| t.id).collect(),
+            prompt_tokens: count(self.prompt),
+            cached_tokens: self.cached.and_then(count),
             stop_token,
             progress,
             error,
             at: now_ns(),
-        }))
+        })
     }
 }
 
@@ -73,18 +100,18 @@ impl Running {
 pub(super) struct News {
     pub(super) task: u64,
     pub(super) tokens: Vec<u32>,
-    pub(super) logprobs: Vec<f32>,
-    pub(super) prompt_tokens: Option<u32>,
-    pub(super) cached_tokens: Option<u32>,
+    logprobs: Vec<f32>,
+    prompt_tokens: Option<u32>,
+    cached_tokens: Option<u32>,
     pub(super) stop_token: Option<u32>,
-    pub(super) progress: Progress,
-    pub(super) error: Option<Error>,
-    pub(super) at: u64,
+    progress: Progress,
+    error: Option<Error>,
+    at: u64,
 }
 
 impl News {
     pub(super) fn is_last(&self) -> bool {
-        self.progress != Progress::Running
+        self.progress != Progress::Running || self.error.is_some()
     }
 
     pub(super) fn chunk(&self) -> Chunk<'_> {

@@ -12,6 +12,7 @@ use crate::locate;
 
 mod assisted;
 mod sampling;
+mod stateful;
 
 /// `<|im_start|>` ... of "What is the capital of France?" with SmolLM2's template and system prompt.
 const FRANCE: [u32; 36] = [

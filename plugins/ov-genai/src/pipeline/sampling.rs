@@ -115,6 +115,12 @@ impl Sampling {
         Ok(all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
+    /// The ids of which the first that comes ends a request.
+    pub(super) fn stops(&self) -> Vec<i64> {
+        let ends = self.ends();
+        if ends.ignored { Vec::new() } else { ends.stops }
+    }
+
     /// The library's `ignore_eos` ignores all stop ids, and it insists on an end of text even then.
     fn ends(&self) -> Ends {
         let mut stops: Vec<i64> = self.stop_ids.iter().copied().map(i64::from).collect();

@@ -1,6 +1,13 @@
 //! What a pipeline is opened with: the model, the device and what the library may use of the machine.
 
-use std::path::PathBuf;
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use super::fault::{Error, c_path, c_string};
+use crate::ffi::value::{Entry, Value};
+
+/// Properties of NPU that the library reads as numbers; text is refused there.
+const NUMBERS: [&str; 2] = ["MAX_PROMPT_LEN", "MIN_RESPONSE_LEN"];
 
 /// How exact and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,4 +101,64 @@ pub(crate) enum Proposer {
     Prompt,
     /// A smaller model with the same vocabulary: an IR folder with the networks of its tokenizer, and a device.
     Model { path: PathBuf, device: String },
+}
+
+/// What every kind of pipeline is opened with, as the shim takes it.
+pub(super) struct Opening {
+    pub(super) path: CString,
+    pub(super) device: CString,
+    pub(super) properties: Vec<Entry>,
+}
+
+impl Options {
+    /// The library's words for why it did not open.
+    pub(super) fn fault(&self, reason: String) -> Error {
+        Error::Open { model: self.model.clone(), device: self.device.clone(), reason }
+    }
+
+    /// # Errors
+    /// The model is not there or not usable, or a property is known to crash the library.
+    pub(super) fn opening(&self) -> Result<Opening, Error> {
+        if !self.model.exists() {
+            return Err(self.fault("no such file or folder".to_owned()));
+        }
+        writable_if_file(&self.model).map_err(|reason| self.fault(reason))?;
+        let properties = self.properties()?;
+        // Later values win in the library's map; so look at the last.
+        let precision =
+            properties.iter().rev().find(|(key, _)| key.as_c_str() == c"INFERENCE_PRECISION_HINT");
+        if self.device == "CPU"
+            && precision.is_some_and(|(_, value)| *value == Value::Text(c"f16".to_owned()))
+        {
+            // 2026.4.1 on a Xeon with AMX: every run ended in a segmentation fault within its first requests.
+            return Err(self.fault("f16 inference crashes OpenVINO's CPU device; use bf16 or f32".to_owned()));
+        }
+        Ok(Opening { path: c_path(&self.model)?, device: c_string("device", &self.device)?, properties })
+    }
+
+    /// The profile's, then those that were given.
+    pub(super) fn properties(&self) -> Result<Vec<Entry>, Error> {
+        let own = self.properties.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let all = self.profile.properties().iter().copied().chain(own);
+        all.map(|(key, value)| {
+            let number = value.parse().ok().filter(|_| NUMBERS.contains(&key)).map(Value::Int);
+            let value = match number {
+                Some(number) => number,
+                None => Value::Text(c_string(key, value)?),
+            };
+            Ok((c_string("property", key)?, value))
+        })
+        .collect()
+    }
+}
+
+/// The library opens a GGUF for reading and writing, though it writes nothing, and fails without saying why.
+pub(super) fn writable_if_file(model: &Path) -> Result<(), String> {
+    if !model.is_file() {
+        return Ok(());
+    }
+    let opened = std::fs::OpenOptions::new().read(true).append(true).open(model);
+    opened.map(drop).map_err(|error| {
+        format!("OpenVINO opens a GGUF for writing ({error}); make it writable for this user or copy it")
+    })
 }
