@@ -28,6 +28,7 @@ mod model_files;
 mod operate;
 mod ov_genai;
 mod ov_genai_cache;
+mod ov_genai_embed;
 mod ov_genai_exact;
 mod ov_genai_rounds;
 mod ov_genai_stateful;

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "embedder.hpp"
 #include "genai.hpp"
 #include "guarded.hpp"
 #include "layout.hpp"
@@ -239,6 +240,33 @@ int cgn_stateful_run(cgn_stateful* pipeline, const int64_t* ids, size_t count, c
 void cgn_stateful_close(cgn_stateful* pipeline) {
     guarded(nullptr, [&] {
         delete pipeline;
+        return 0;
+    });
+}
+
+int cgn_embedder_open(const char* folder, const char* device, const cgn_value* properties, size_t count,
+                      int allow_untested, cgn_embedder** out, cgn_text* err) {
+    return guarded(err, [&] {
+        known(core_version(), allow_untested != 0);
+        *out = new cgn_embedder(folder, device, any_map(properties, count));
+        return 0;
+    });
+}
+
+size_t cgn_embedder_dimensions(const cgn_embedder* embedder) { return embedder->dimensions; }
+
+int cgn_embedder_run(cgn_embedder* embedder, const int64_t* ids, size_t count, uint32_t pooling, float* vector,
+                     cgn_text* err) {
+    return guarded(err, [&] {
+        if (count == 0) throw std::invalid_argument("there are no tokens");
+        embedder->run(ids, count, pooling, vector);
+        return 0;
+    });
+}
+
+void cgn_embedder_close(cgn_embedder* embedder) {
+    guarded(nullptr, [&] {
+        delete embedder;
         return 0;
     });
 }

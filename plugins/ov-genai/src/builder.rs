@@ -1,5 +1,6 @@
 //! From options and a model path to an engine: finds the runtime, opens it through the host, loads the model.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cascadia_plugin_api::abi::code;
@@ -7,11 +8,14 @@ use cascadia_plugin_api::sdk::{
     Builder, Engine, Error, Level, Progress, Result, Serial, Shard, Worker, log, spawn,
 };
 
+use crate::embed::Embeds;
 use crate::engine::single::Single;
 use crate::engine::{Batch, Facts};
 use crate::ffi::{Host, Shim, devices};
+use crate::folder::Folder;
 use crate::locate::{self, Runtime, Search};
 use crate::options::Options;
+use crate::pipeline::embedder::Embedder;
 use crate::pipeline::stateful::Stateful;
 use crate::pipeline::{Pipeline, fault, setup};
 use crate::source::{Ready, Source};
@@ -28,6 +32,7 @@ pub(crate) struct Genai {
 }
 
 struct Loaded {
+    path: PathBuf,
     model: Model,
     facts: Facts,
     tokenizer: Option<Tokenizer>,
@@ -37,6 +42,7 @@ enum Model {
     Paged(Pipeline),
     /// With the reason, for the operator.
     Stateful(Stateful, String),
+    Embeds(Embedder),
 }
 
 impl Genai {
@@ -63,7 +69,10 @@ impl Builder for Genai {
             list_devices(&open_runtime(&self.options)?.2)?;
         }
         let found = Source::of(&shard.path, self.options.gguf_loader)?;
-        let way = Way::choose(&self.options, &shard.path, &found)?;
+        let way = match found.embeds {
+            true => None,
+            false => Some(Way::choose(&self.options, &shard.path, &found)?),
+        };
         progress.report("runtime", 0, 2)?;
         let (shim, version, runtime) = open_runtime(&self.options)?;
         let Ready { path, note } = found.source.ready(&shard.path, &self.options, progress)?;
@@ -80,12 +89,13 @@ impl Builder for Genai {
         };
         let failed = |e: fault::Error| Error::backend(e.to_string());
         let (model, has_vocabulary) = match way {
-            Way::Paged => {
+            None => (Model::Embeds(Embedder::open(&shim, &opened).map_err(failed)?), false),
+            Some(Way::Paged) => {
                 let mut pipeline = Pipeline::open(&shim, &opened).map_err(failed)?;
                 let has_vocabulary = pipeline.has_vocabulary().map_err(failed)?;
                 (Model::Paged(pipeline), has_vocabulary)
             }
-            Way::Stateful(why) => {
+            Some(Way::Stateful(why)) => {
                 let worker = self.worker;
                 let model = Stateful::open(&shim, &opened, |body| spawn(worker, "generate", body));
                 (Model::Stateful(model.map_err(failed)?, why), false)
@@ -93,24 +103,29 @@ impl Builder for Genai {
         };
         progress.report("model", 2, 2)?;
         let tokenizer = match Tokenizer::is_needed(&shard.path) {
-            true => {
+            // The host reads its tokenizer.json; texts are not asked of it.
+            true if !found.embeds => {
                 Some(Tokenizer::open(&shim, &shard.path, &runtime.genai.with_file_name(words::EXTENSION))?)
             }
-            false => None,
+            _ => None,
         };
         let facts = Facts { version, weights: note, has_vocabulary };
-        self.loaded = Some(Loaded { model, facts, tokenizer });
+        self.loaded = Some(Loaded { path: shard.path.clone(), model, facts, tokenizer });
         Ok(())
     }
 
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
-        let Loaded { model, facts, tokenizer } =
+        let Loaded { path, model, facts, tokenizer } =
             self.loaded.ok_or_else(|| Error::new(code::CLOSED, "the model was not loaded before build"))?;
         let max_waiting = self.options.max_waiting;
         let (options, worker) = (self.options, self.worker);
         let generator: Box<dyn Engine> = match model {
             Model::Paged(pipeline) => {
                 Box::new(Serial::new(Batch::new(pipeline, options, facts, worker), max_waiting))
+            }
+            Model::Embeds(model) => {
+                let folder = Folder::read(&path, options.pooling);
+                return Ok(Box::new(Embeds::new(model, &folder, &options, &facts.version, worker)));
             }
             Model::Stateful(model, why) => {
                 Box::new(Serial::new(Single::new(model, options, facts, why, worker), max_waiting))

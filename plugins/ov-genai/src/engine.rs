@@ -36,6 +36,11 @@ pub(crate) struct Facts {
     pub(crate) has_vocabulary: bool,
 }
 
+/// What every engine of this plugin counts.
+pub(crate) fn inferences(worker: Worker) -> Metric {
+    worker.counter("inferences_total", "Inferences made, each for all generations at once.", &[])
+}
+
 /// All generations of one pipeline.
 pub(crate) struct Batch {
     pipeline: Pipeline,
@@ -67,11 +72,7 @@ impl Batch {
                 &[],
             ),
             cache_bytes: worker.gauge("kv_cache_bytes", "Bytes allocated for the KV cache.", &[]),
-            steps: worker.counter(
-                "inferences_total",
-                "Inferences made, each for all generations at once.",
-                &[],
-            ),
+            steps: inferences(worker),
         };
         let o = &options;
         let speculation = Speculation::new(&worker, &o.proposer, o.proposed, o.ngram);

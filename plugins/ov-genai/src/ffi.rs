@@ -16,6 +16,7 @@ use text::{RawText, Text, text};
 use value::RawValue;
 
 pub(crate) mod devices;
+pub(crate) mod embedder;
 pub(crate) mod paged;
 pub(crate) mod stateful;
 #[cfg(test)]
@@ -95,6 +96,11 @@ functions! {
     cgn_stateful_run(*mut c_void, *const i64, usize, *const RawValue, usize, stateful::Forward, *mut c_void,
         *mut RawText) -> c_int;
     cgn_stateful_close(*mut c_void);
+    cgn_embedder_open(*const c_char, *const c_char, *const RawValue, usize, c_int, *mut *mut c_void, *mut RawText)
+        -> c_int;
+    cgn_embedder_dimensions(*const c_void) -> usize;
+    cgn_embedder_run(*mut c_void, *const i64, usize, u32, *mut f32, *mut RawText) -> c_int;
+    cgn_embedder_close(*mut c_void);
     cgn_words_open(*const c_char, *const c_char, *mut *mut c_void, *mut RawText) -> c_int;
     cgn_words_close(*mut c_void);
     cgn_words_vocabulary(*const c_void) -> usize;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use cascadia_plugin_api::sdk::{Error, Result};
 
+use crate::folder;
 use crate::pipeline::setup::{Cache, Profile, Proposer, Scheduler};
 use crate::source::Loader;
 use crate::way::{self, Wish};
@@ -17,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) cb: bool,
     /// How a model is served.
     pub(crate) attention: Wish,
+    /// How a model that embeds makes its vectors.
+    pub(crate) pooling: folder::Wish,
     pub(crate) scheduler: Scheduler,
     pub(crate) max_waiting: usize,
     /// 0: what the model's files say.
@@ -47,6 +50,7 @@ impl Default for Options {
             profile: Profile::Default,
             cb: false,
             attention: Wish::Auto,
+            pooling: folder::Wish::Auto,
             scheduler: Scheduler { max_requests: 64, ..Scheduler::default() },
             max_waiting: 256,
             context_length: 0,
@@ -89,6 +93,7 @@ impl Options {
                 "device" => o.device = (*value).to_owned(),
                 "profile" => o.profile = profile(value)?,
                 "attention" => o.attention = Wish::read(value)?,
+                "pooling" => o.pooling = folder::Wish::read(value)?,
                 "cb" => o.cb = flag(key, value)?,
                 "cb-max-num-seqs" => o.scheduler.max_requests = number(key, value)?,
                 "cb-max-batched-tokens" => o.scheduler.max_batched_tokens = number(key, value)?,
@@ -234,6 +239,6 @@ mod tests {
             let read = Options::read(&[(key.as_str(), default.as_str())]).expect(key);
             assert_eq!(format!("{read:?}"), format!("{:?}", Options::default()), "the default of {key}");
         }
-        assert_eq!(declared.len(), 24);
+        assert_eq!(declared.len(), 25);
     }
 }

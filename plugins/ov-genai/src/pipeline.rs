@@ -14,6 +14,7 @@ use fault::{Error, c_path, c_string, plain};
 use sampling::Sampling;
 use setup::{Cache, Opening, Options, Proposer};
 
+pub(crate) mod embedder;
 pub(crate) mod fault;
 pub(crate) mod sampling;
 pub(crate) mod setup;

@@ -11,6 +11,7 @@ use cascadia_ov_ir::{self as ov_ir, Inspection, MANIFEST, Manifest, XML};
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, Progress, Result};
 
+use crate::folder::embeds;
 use crate::options::Options;
 
 mod compiled;
@@ -39,6 +40,8 @@ pub(crate) enum Source {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) source: Source,
+    /// It embeds texts, and generates nothing.
+    pub(crate) embeds: bool,
     /// Our compiler draws its network, or has drawn it.
     pub(crate) ours: bool,
     /// Its family, where that caps its attention scores: paged attention would compute something else.
@@ -48,7 +51,7 @@ pub(crate) struct Found {
 impl From<Source> for Found {
     /// Of a family that paged attention has, as far as can be told.
     fn from(source: Source) -> Found {
-        Found { source, ours: false, capped: None }
+        Found { source, embeds: false, ours: false, capped: None }
     }
 }
 
@@ -115,10 +118,10 @@ fn folder(path: &Path) -> Result<Found> {
             return Err(missing(path, &format!("has {what} only; this engine serves whole models")));
         }
         let capped = (!model.paged).then(|| model.family.clone());
-        return Ok(Found { source: Source::Network, ours: true, capped });
+        return Ok(Found { ours: true, capped, ..Source::Network.into() });
     }
     if path.join(XML).is_file() {
-        return Ok(Found { capped: capped(path), ..Source::Network.into() });
+        return Ok(Found { embeds: embeds(path), capped: capped(path), ..Source::Network.into() });
     }
     if path.join("config.json").is_file() {
         return compilable(path);
@@ -133,7 +136,7 @@ fn compilable(path: &Path) -> Result<Found> {
     match ov_ir::inspect(path).map_err(|e| refused(&e))? {
         Inspection::Source(model) => {
             let capped = (!model.paged).then_some(model.family);
-            Ok(Found { source: Source::Compile, ours: true, capped })
+            Ok(Found { ours: true, capped, ..Source::Compile.into() })
         }
         Inspection::Compiled(_) | Inspection::Network { .. } => Ok(Source::Network.into()),
     }

@@ -12,7 +12,7 @@ use cascadia_plugin_api::sdk::{
 
 use super::asked::{Limits, sampling};
 use super::news::{Answer, News};
-use super::{Facts, card};
+use super::{Facts, card, inferences};
 use crate::options::Options;
 use crate::pipeline::sampling::Sampling;
 use crate::pipeline::stateful::Stateful;
@@ -42,8 +42,7 @@ impl Single {
         why: String,
         worker: Worker,
     ) -> Single {
-        let help = "Inferences made, each for all generations at once.";
-        let inferences = worker.counter("inferences_total", help, &[]);
+        let inferences = inferences(worker);
         Single { model, options, facts, why, running: None, inferences }
     }
 
