@@ -427,6 +427,8 @@ typedef struct cascadia_engine_v1 {
 #define CASCADIA_FEATURE_JSON_SCHEMA "json_schema" /* answers keep to a JSON Schema */
 #define CASCADIA_FEATURE_REGEX "regex"             /* answers keep to a regular expression */
 #define CASCADIA_FEATURE_EBNF "ebnf"               /* answers keep to a grammar in EBNF, the task's option `ebnf` */
+#define CASCADIA_FEATURE_EMBEDDINGS "embeddings"   /* vectors of texts, by cascadia.embeddings/1 */
+#define CASCADIA_FEATURE_NO_GENERATION "no_generation" /* every task is refused as unsupported */
 
 /* Keys of the card, all optional: context_length, max_tasks, vocab_size, device (full name), quantization, tokenizer
  * ("bytes": ids 0..255 are bytes; "engine": the host asks the engine by cascadia.tokenize/1, which has vocab_size ids;

@@ -56,6 +56,10 @@ pub mod features {
     pub const REGEX: &str = "regex";
     /// Answers that keep to a grammar in extended Backus-Naur form, in the task's option `ebnf`.
     pub const EBNF: &str = "ebnf";
+    /// Vectors of texts, by [`super::draft::embeddings`].
+    pub const EMBEDDINGS: &str = "embeddings";
+    /// The model generates nothing: every [`crate::abi::task::Task`] is refused as unsupported.
+    pub const NO_GENERATION: &str = "no_generation";
 }
 
 table! {

@@ -55,3 +55,17 @@ fn openvino_genai_conforms() -> Result<()> {
     host.quiet();
     Ok(())
 }
+
+#[test]
+fn openvino_genai_conforms_with_the_model_in_one_piece() -> Result<()> {
+    let (Some(python), Some(model)) = (setup::python(), setup::model()) else { return Ok(()) };
+    let model = model.display().to_string();
+    let exact = ["--attention", "stateful", "--profile", "exact"];
+    let options = [&["--model", &model, "--served-model-name", "smol"][..], &exact].concat();
+    let Some(host) = ov_genai::plugged(&options) else { return Ok(()) };
+    host.ready_within(ov_genai::COMPILED);
+    let last = suite(&python, &host, "smol", "tokenize,n,metrics,cancel,seed,token_prompt,echo,penalties")?;
+    ensure!(last.starts_with("45 passed, 0 failed"), "{last}");
+    host.quiet();
+    Ok(())
+}

@@ -120,17 +120,14 @@ fn folder_with_letters(name: &str, vocab: usize, to: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-#[test]
-fn the_served_greedy_text_of_each_family_is_that_of_the_reference() -> Result<()> {
+/// Models of `names` with letters, and their greedy continuations asked for by ids, whole and streamed.
+fn serves_the_references_text(names: &[&str], options: &[&str]) -> Result<Option<Host>> {
     let files = TempDir::new();
-    // Between them Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, the K types and IQ4_XS; then bf16 and f16 folders.
-    let (gguf, folders) =
-        (["llama-gguf", "qwen2-gguf", "gemma3-gguf", "qwen3-gguf"], ["llama-hf", "mistral-hf"]);
     let case = |name: &str| -> Result<Value> {
         Ok(serde_json::from_slice(&std::fs::read(fixture(name).join("case.json"))?)?)
     };
     let mut models = Vec::new();
-    for name in gguf.into_iter().chain(folders) {
+    for name in names {
         let vocab = case(name)?["vocab"].as_u64().map_or(0, |n| n as usize);
         let path = match name.ends_with("-gguf") {
             true => with_letters(name, vocab, files.path())?,
@@ -138,12 +135,12 @@ fn the_served_greedy_text_of_each_family_is_that_of_the_reference() -> Result<()
         };
         models.extend(["--model".to_owned(), format!("{name}={}", path.display())]);
     }
-    let options: Vec<&str> = models.iter().map(String::as_str).collect();
-    let Some(host) = ov_genai::plugged(&[&options[..], &["--cb", "--profile", "exact"]].concat()) else {
-        return Ok(());
+    let models: Vec<&str> = models.iter().map(String::as_str).collect();
+    let Some(host) = ov_genai::plugged(&[&models[..], options, &["--profile", "exact"]].concat()) else {
+        return Ok(None);
     };
     host.ready_within(ov_genai::COMPILED);
-    for name in gguf.into_iter().chain(folders) {
+    for name in names {
         let case = case(name)?;
         let ids = |key: &str| case[key].as_array().cloned().unwrap_or_default();
         let (prompt, chain) = (case["prompt"].as_u64().map_or(0, |n| n as usize), ids("greedy"));
@@ -163,7 +160,25 @@ fn the_served_greedy_text_of_each_family_is_that_of_the_reference() -> Result<()
             "{name}, streamed"
         );
     }
-    says_how_weights_are_kept(&host);
+    Ok(Some(host))
+}
+
+#[test]
+fn the_served_greedy_text_of_each_family_is_that_of_the_reference() -> Result<()> {
+    // Between them Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, the K types and IQ4_XS; then bf16 and f16 folders.
+    let names = ["llama-gguf", "qwen2-gguf", "gemma3-gguf", "qwen3-gguf", "llama-hf", "mistral-hf"];
+    if let Some(host) = serves_the_references_text(&names, &["--cb"])? {
+        says_how_weights_are_kept(&host);
+    }
+    Ok(())
+}
+
+#[test]
+fn gemma_2_whose_scores_cannot_be_paged_is_served_in_one_piece() -> Result<()> {
+    if let Some(host) = serves_the_references_text(&["gemma2-gguf", "gemma2-hf"], &[])? {
+        let words = "without paged attention: gemma2 caps its attention scores";
+        assert!(host.log().contains(words), "{words:?} is not in the log");
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! What must hold: a test leaves no process behind; every wait has a deadline and says what it waited for; nothing
 //! sleeps in place of a condition. It knows the host from outside only: its flags, its API, its metrics, its exit.
 
+pub mod boundary;
 pub mod cc;
 pub mod client;
 pub mod crate_build;

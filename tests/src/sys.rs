@@ -1,4 +1,4 @@
-//! What std does not offer: signals to a child, rude ends of a connection, resource limits. The only place with `unsafe`.
+//! What std does not offer: signals to a child, rude ends of a connection, resource limits. With `boundary.rs` the only place with `unsafe`.
 #![expect(unsafe_code, reason = "calls libc")]
 
 use std::net::TcpStream;

@@ -7,12 +7,15 @@ use crate::dist::Runtime;
 use crate::docs::Mode;
 use crate::fetch::Artefact;
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Command {
     Help(Option<String>),
     Fetch(Vec<Artefact>),
     Build(Profile),
+    /// Shims for the OpenVINO of that folder.
+    Shim(PathBuf),
     Serve {
         once: bool,
         host: Vec<String>,
@@ -47,7 +50,7 @@ pub(crate) struct TestOptions {
 }
 
 /// Name, one line for the list, and what `cargo xtask NAME --help` adds.
-const COMMANDS: [(&str, &str, &str); 9] = [
+const COMMANDS: [(&str, &str, &str); 10] = [
     (
         "fetch",
         "[openvino|model|prometheus|clients]...  download what builds and tests need (all, if none is named)",
@@ -61,6 +64,12 @@ const COMMANDS: [(&str, &str, &str); 9] = [
         "[--release]  build the host, the plugins and their C++ shims",
         "Leaves cascadia-host, the plugins and the shims side by side in the target folder's debug or release,\n\
          with a link `openvino` to the runtime. Fetches OpenVINO when it is missing: the shims need its headers.",
+    ),
+    (
+        "shim",
+        "FOLDER  build the C++ shims for another OpenVINO than the pinned one",
+        "FOLDER has lib and include, or is the site-packages of a Python with openvino and openvino-genai. Leaves\n\
+         libNAME_shim-BUILD.so beside what `build` left; the plugin takes it where it finds that OpenVINO (--openvino-dir).",
     ),
     (
         "serve",
@@ -148,6 +157,10 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
         "build" => {
             Command::Build(if flag(name, rest, "--release")? { Profile::Release } else { Profile::Dev })
         }
+        "shim" => match rest {
+            [folder] if !folder.starts_with('-') => Command::Shim(PathBuf::from(folder)),
+            _ => bail!("shim takes the folder of an OpenVINO"),
+        },
         "serve" => {
             let host = rest.get(own.len() + 1..).unwrap_or_default().to_vec();
             Command::Serve { once: flag(name, own, "--once")?, host }

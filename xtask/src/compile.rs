@@ -42,7 +42,7 @@ pub(crate) fn all(place: &Place, profile: Profile) -> Result<()> {
     for plugin in place.plugins()? {
         let source = plugin.join("shim/shim.cpp");
         if source.is_file() {
-            let made = shim(place, &plugin)?;
+            let made = shim(place, &plugin, &Runtime::pinned(place))?;
             lay(&made, &profile.folder(place))?;
         }
     }
@@ -82,28 +82,88 @@ pub(crate) fn c_plugin(place: &Place, source: &Path, library: &Path) -> Result<(
     proc::run(command.arg(source).arg("-o").arg(library))
 }
 
+/// An OpenVINO to compile a shim against.
+struct Runtime {
+    include: PathBuf,
+    /// Folders with its libraries.
+    libs: Vec<PathBuf>,
+    /// What a shim's name has behind it; nothing for the pinned one.
+    suffix: String,
+}
+
+impl Runtime {
+    fn pinned(place: &Place) -> Runtime {
+        let root = place.openvino();
+        Runtime { include: root.join("include"), libs: vec![root.join("lib")], suffix: String::new() }
+    }
+
+    /// A folder with `lib` and `include`, or the site-packages of a Python with openvino and openvino-genai.
+    fn at(folder: &Path) -> Result<Runtime> {
+        let (include, libs) = match folder.join("openvino").is_dir() {
+            true => (
+                folder.join("openvino/include"),
+                vec![folder.join("openvino/libs"), folder.join("openvino_genai")],
+            ),
+            false => (folder.join("include"), vec![folder.join("lib")]),
+        };
+        let core = found("libopenvino.so.", &libs)?;
+        let build = core.extension().unwrap_or_default().display().to_string();
+        Ok(Runtime { include, libs, suffix: format!("-{build}") })
+    }
+}
+
+/// The library whose name begins so.
+fn found(stem: &str, libs: &[PathBuf]) -> Result<PathBuf> {
+    for lib in libs {
+        let entries = lib.read_dir().with_context(|| format!("list {}", lib.display()))?;
+        let library = entries.flatten().find(|e| e.file_name().to_string_lossy().starts_with(stem));
+        if let Some(library) = library {
+            return Ok(library.path());
+        }
+    }
+    let libs: Vec<String> = libs.iter().map(|lib| lib.display().to_string()).collect();
+    anyhow::bail!("no {stem}* in {}; run cargo xtask fetch openvino", libs.join(" or "))
+}
+
 /// Links the shim to the libraries whose names begin as the lines of `list` do, by SONAME: their symbols then need not be
 /// visible to everything else in the process.
-fn link(command: &mut Command, list: &Path, lib: &Path) -> Result<()> {
+fn link(command: &mut Command, list: &Path, libs: &[PathBuf]) -> Result<()> {
     let Ok(stems) = std::fs::read_to_string(list) else { return Ok(()) };
     command.arg("-Wl,--allow-shlib-undefined");
     for stem in stems.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let entries = lib.read_dir().with_context(|| format!("list {}", lib.display()))?;
-        let found = entries.flatten().find(|e| e.file_name().to_string_lossy().starts_with(stem));
-        let library = found
-            .with_context(|| format!("no {stem}* in {}; run cargo xtask fetch openvino", lib.display()))?;
-        command.arg(library.path());
+        command.arg(found(stem, libs)?);
+    }
+    Ok(())
+}
+
+/// Shims for another OpenVINO than the pinned one, laid beside what was built: a plugin takes the one with its build's
+/// number.
+pub(crate) fn shims_for(place: &Place, openvino: &Path) -> Result<()> {
+    let runtime = Runtime::at(openvino)?;
+    for plugin in place.plugins()? {
+        if !plugin.join("shim/shim.cpp").is_file() {
+            continue;
+        }
+        let made = shim(place, &plugin, &runtime)?;
+        for profile in [Profile::Dev, Profile::Release] {
+            let folder = profile.folder(place);
+            if folder.is_dir() {
+                lay(&made, &folder)?;
+                eprintln!("{}", folder.join(made.file_name().unwrap_or_default()).display());
+            }
+        }
     }
     Ok(())
 }
 
 /// Compiles `plugins/NAME/shim/shim.cpp` to `target/shim/libNAME_shim.so`, once for all profiles.
-fn shim(place: &Place, plugin: &Path) -> Result<PathBuf> {
+fn shim(place: &Place, plugin: &Path, runtime: &Runtime) -> Result<PathBuf> {
     let name = plugin.file_name().context("a plugin has a folder name")?.to_string_lossy().replace('-', "_");
     let folder = place.target.join("shim");
     std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-    let made = folder.join(format!("lib{name}_shim.so"));
-    let stamp = folder.join(format!("lib{name}_shim.stamp"));
+    let name = format!("lib{name}_shim{}", runtime.suffix);
+    let made = folder.join(format!("{name}.so"));
+    let stamp = folder.join(format!("{name}.stamp"));
     let part = made.with_added_extension("part");
     let mut command = Command::new("g++");
     command
@@ -119,7 +179,7 @@ fn shim(place: &Place, plugin: &Path) -> Result<PathBuf> {
         ])
         // The wheel's headers are not ours to warn about.
         .arg("-isystem")
-        .arg(place.openvino().join("include"))
+        .arg(&runtime.include)
         .arg(plugin.join("shim/shim.cpp"))
         .arg("-o")
         .arg(&part);
@@ -129,7 +189,7 @@ fn shim(place: &Place, plugin: &Path) -> Result<PathBuf> {
         flag.push(exports);
         command.arg(flag);
     }
-    link(&mut command, &plugin.join("shim/link"), &place.openvino().join("lib"))?;
+    link(&mut command, &plugin.join("shim/link"), &runtime.libs)?;
     let wanted = inputs(&plugin.join("shim"), &command)?;
     if made.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|old| old == wanted) {
         return Ok(made);

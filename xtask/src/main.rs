@@ -41,6 +41,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Help(_) => {}
         Command::Fetch(wanted) => fetch::all(&place, &wanted)?,
         Command::Build(profile) => compile::all(&place, profile)?,
+        Command::Shim(openvino) => compile::shims_for(&place, &openvino)?,
         Command::Serve { once, host } => return serve::serve(&place, once, &host),
         Command::Test(options) => suite::run(&place, &options)?,
         Command::Gen(mode) => docs::all(&place, mode)?,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use cascadia_plugin_api::ext::features;
 use tokio_util::sync::CancellationToken;
 
 use super::Ground;
@@ -94,7 +95,9 @@ pub(super) fn raise(
         text: Arc::new(text),
         card,
     };
-    if let Err(message) = canary(&model) {
+    // What generates nothing has no token to answer with.
+    let answered = if model.card.has(features::NO_GENERATION) { Ok(()) } else { canary(&model) };
+    if let Err(message) = answered {
         model.worker.close(Duration::from_secs(5));
         model.worker.forget_metrics();
         return Err(fault(LoadStage::Canary, message));

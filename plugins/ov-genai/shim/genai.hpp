@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace ov::genai {
@@ -103,6 +104,58 @@ public:
     GenerationHandle add_request(uint64_t id, const ov::Tensor& ids, const GenerationConfig&);
     void step();
     bool has_non_finished_requests();
+};
+
+enum class StreamingStatus { RUNNING = 0, STOP = 1, CANCEL = 2 };
+
+// The library's own vtable has exactly these entries, in this order (read from libopenvino_genai's relocations in
+// 2026.2.1, 2026.3.1 and 2026.4.1).
+class __attribute__((visibility("default"))) StreamerBase {
+public:
+    virtual StreamingStatus write(int64_t token) = 0;
+    virtual StreamingStatus write(const std::vector<int64_t>& tokens);
+    virtual void end() = 0;
+    virtual ~StreamerBase();
+};
+
+// What a generation came to; only ever destroyed. Its real size was below 700 bytes.
+class EncodedResults {
+    alignas(16) unsigned char storage[4096];
+
+public:
+    EncodedResults(const EncodedResults&);   // declared so that the calling convention matches; never called
+    ~EncodedResults();
+};
+
+// The other kind of prompt. It grew once, and with it the place of the variant's index; see Prompt.
+struct TokenizedInputs;
+
+// A variant of tensor and TokenizedInputs that holds a tensor, wherever its index is: that of the first kind is 0.
+class Prompt {
+    union {
+        ov::Tensor ids;
+        alignas(16) unsigned char storage[512];
+    };
+
+public:
+    explicit Prompt(const ov::Tensor& tensor) : storage{} { new (&ids) ov::Tensor(tensor); }
+    Prompt(const Prompt&) = delete;
+    ~Prompt() { ids.~Tensor(); }
+    const std::variant<ov::Tensor, TokenizedInputs>& view() const {
+        return reinterpret_cast<const std::variant<ov::Tensor, TokenizedInputs>&>(storage);
+    }
+};
+
+// A unique_ptr and, in later versions, the device's name; the slack costs nothing.
+class LLMPipeline {
+    void* impl;
+    unsigned char slack[248];
+
+public:
+    LLMPipeline(const std::filesystem::path& models_path, const std::string& device, const ov::AnyMap& properties);
+    LLMPipeline(const LLMPipeline&) = delete;
+    ~LLMPipeline();
+    EncodedResults generate(const std::variant<ov::Tensor, TokenizedInputs>& inputs, const ov::AnyMap& settings);
 };
 
 }  // namespace ov::genai

@@ -1,4 +1,4 @@
-// C functions over OpenVINO GenAI's continuous batching pipeline: token ids in, token ids out.
+// C functions over OpenVINO GenAI's pipelines: token ids in, token ids out.
 //
 // Holds no state beside its two handle types. Every exception ends here as text in the caller's buffer. Knows
 // nothing of files, dlopen, tokenizers or policy: locate.rs finds the libraries, ffi.rs loads them and this.
@@ -18,8 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "embedder.hpp"
 #include "genai.hpp"
 #include "guarded.hpp"
+#include "layout.hpp"
+#include "stateful.hpp"
+#include "values.hpp"
 #include "words.hpp"
 
 using namespace ov::genai;
@@ -39,99 +43,6 @@ struct cgn_request {
 };
 
 namespace {
-
-// Byte offsets in SchedulerConfig and PipelineMetrics; versions are year * 100 + minor, both ends included.
-struct Layout {
-    int from, to;
-    size_t batched_tokens, kv_blocks, cache_size, split_fuse, max_seqs, prefix_caching;
-    size_t metrics_cache_bytes;
-};
-
-// Found by probing SchedulerConfig::to_string() byte by byte in 2026.2.1, 2026.3.1 and 2026.4.1, which agree, and
-// by reading get_metrics(), which gained a float before the cache's size in 2026.3.
-constexpr Layout LAYOUTS[] = {
-    {202602, 202602, 0, 8, 16, 48, 144, 152, 32},
-    {202603, 202604, 0, 8, 16, 48, 144, 152, 40},
-};
-constexpr std::string_view SUPPORTED = "2026.2 to 2026.4";
-
-int core_version() {
-    int year = 0, minor = 0;
-    const char* build = ov::get_openvino_version().buildNumber;
-    if (std::sscanf(build, "%d.%d", &year, &minor) != 2) return 0;
-    return year * 100 + minor;
-}
-
-SchedulerConfig fill(const Layout& at, const cgn_scheduler& with) {
-    SchedulerConfig config;
-    auto set = [&](size_t offset, auto value) { std::memcpy(config.storage + offset, &value, sizeof value); };
-    set(at.batched_tokens, with.max_num_batched_tokens);
-    set(at.kv_blocks, with.num_kv_blocks);
-    set(at.cache_size, with.cache_size);
-    set(at.split_fuse, with.dynamic_split_fuse != 0);
-    set(at.max_seqs, with.max_num_seqs);
-    set(at.prefix_caching, with.enable_prefix_caching != 0);
-    return config;
-}
-
-// True if the library reads back what the table wrote. A wrong table does not crash: it makes the scheduler
-// ignore every request, so it must be found before the first one.
-bool reads_back(const Layout& at, const cgn_scheduler& wrote) {
-    const std::string text = fill(at, wrote).to_string();
-    auto has = [&](std::string_view name, std::string value) {
-        return text.find("  " + std::string(name) + ": " + value + "\n") != std::string::npos;
-    };
-    auto word = [](uint32_t on) { return std::string(on ? "true" : "false"); };
-    return has("max_num_batched_tokens", std::to_string(wrote.max_num_batched_tokens)) &&
-           has("num_kv_blocks", std::to_string(wrote.num_kv_blocks)) &&
-           has("cache_size", std::to_string(wrote.cache_size)) &&
-           has("max_num_seqs", std::to_string(wrote.max_num_seqs)) &&
-           has("dynamic_split_fuse", word(wrote.dynamic_split_fuse)) &&
-           has("enable_prefix_caching", word(wrote.enable_prefix_caching)) &&
-           has("use_cache_eviction", "false") && has("use_sparse_attention", "false");
-}
-
-// Distinct values, and each flag once alone, so that swapped fields show.
-constexpr cgn_scheduler PROBES[] = {{1111, 2222, 3333, 4444, 1, 0}, {5, 6, 7, 8, 0, 1}};
-
-const Layout& layout(int version, bool allow_untested) {
-    const Layout* found = nullptr;
-    for (const Layout& each : LAYOUTS)
-        if (version >= each.from && version <= each.to) found = &each;
-    if (!found && !allow_untested)
-        throw std::runtime_error("OpenVINO " + std::string(ov::get_openvino_version().buildNumber) +
-                                 " is not tested, supported are " + std::string(SUPPORTED));
-    if (!found) found = std::end(LAYOUTS) - 1;
-    for (const cgn_scheduler& probe : PROBES)
-        if (!reads_back(*found, probe))
-            throw std::runtime_error("OpenVINO GenAI " + std::string(ov::get_openvino_version().buildNumber) +
-                                     " lays out SchedulerConfig in an unknown way, supported are " +
-                                     std::string(SUPPORTED));
-    return *found;
-}
-
-ov::AnyMap any_map(const cgn_value* values, size_t count) {
-    ov::AnyMap map;
-    for (const cgn_value* v = values; v != values + count; ++v) {
-        ov::Any& slot = map[v->key];
-        switch (v->kind) {
-        case CGN_BOOL: slot = v->integer != 0; break;
-        case CGN_INT: slot = v->integer; break;
-        case CGN_SIZE: slot = static_cast<size_t>(v->integer); break;
-        case CGN_FLOAT: slot = v->real; break;
-        case CGN_TEXT: slot = std::string(v->text); break;
-        case CGN_IDS: slot = std::set<int64_t>(v->ids, v->ids + v->count); break;
-        case CGN_GRAMMAR: {
-            map.erase(v->key);
-            const ov::AnyMap kind{{v->key, std::string(v->text)}};
-            map["structured_output_config"] = StructuredOutputConfig(kind);
-            break;
-        }
-        default: throw std::invalid_argument("value kind " + std::to_string(v->kind) + " of " + v->key);
-        }
-    }
-    return map;
-}
 
 void drain(cgn_request& request) {
     while (request.handle->can_read()) {
@@ -154,7 +65,7 @@ void cancel_running(GenerationHandleImpl& handle) {
 
 extern "C" {
 
-uint32_t cgn_abi() { return 2; }
+uint32_t cgn_abi() { return 3; }
 
 int cgn_version(cgn_text* build) {
     return guarded(build, [&] {
@@ -305,6 +216,57 @@ void cgn_drop(cgn_request* request) {
         // Older libraries noticed a dropped handle by themselves; saying so is right for all.
         cancel_running(*request->handle);
         delete request;
+        return 0;
+    });
+}
+
+int cgn_stateful_open(const char* path, const char* device, const cgn_value* properties, size_t count,
+                      int allow_untested, cgn_stateful** out, cgn_text* err) {
+    return guarded(err, [&] {
+        known(core_version(), allow_untested != 0);
+        *out = new cgn_stateful(path, device, any_map(properties, count));
+        return 0;
+    });
+}
+
+int cgn_stateful_run(cgn_stateful* pipeline, const int64_t* ids, size_t count, const cgn_value* settings,
+                     size_t settings_count, cgn_take take, void* ctx, cgn_text* err) {
+    return guarded(err, [&] {
+        pipeline->run(ids, count, any_map(settings, settings_count), take, ctx);
+        return 0;
+    });
+}
+
+void cgn_stateful_close(cgn_stateful* pipeline) {
+    guarded(nullptr, [&] {
+        delete pipeline;
+        return 0;
+    });
+}
+
+int cgn_embedder_open(const char* folder, const char* device, const cgn_value* properties, size_t count,
+                      int allow_untested, cgn_embedder** out, cgn_text* err) {
+    return guarded(err, [&] {
+        known(core_version(), allow_untested != 0);
+        *out = new cgn_embedder(folder, device, any_map(properties, count));
+        return 0;
+    });
+}
+
+size_t cgn_embedder_dimensions(const cgn_embedder* embedder) { return embedder->dimensions; }
+
+int cgn_embedder_run(cgn_embedder* embedder, const int64_t* ids, size_t count, uint32_t pooling, float* vector,
+                     cgn_text* err) {
+    return guarded(err, [&] {
+        if (count == 0) throw std::invalid_argument("there are no tokens");
+        embedder->run(ids, count, pooling, vector);
+        return 0;
+    });
+}
+
+void cgn_embedder_close(cgn_embedder* embedder) {
+    guarded(nullptr, [&] {
+        delete embedder;
         return 0;
     });
 }

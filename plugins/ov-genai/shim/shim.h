@@ -70,6 +70,8 @@ struct cgn_metrics {
 
 struct cgn_pipeline;
 struct cgn_request;
+struct cgn_stateful;
+struct cgn_embedder;
 struct cgn_words;
 
 uint32_t cgn_abi();
@@ -97,6 +99,30 @@ int cgn_read_metrics(cgn_pipeline* pipeline, cgn_metrics* out, cgn_text* err);
 int cgn_poll(cgn_request* request, int64_t* ids, float* logprobs, size_t cap, cgn_progress* out, cgn_text* err);
 int cgn_cancel(cgn_request* request, cgn_text* err);   // the pipeline lets go of it in its next step
 void cgn_drop(cgn_request* request);                   // at any time; an unfinished one is cancelled
+
+// A model in one piece: its cache is the state of one inference, so one generation runs at a time. Any device, and all
+// there is for NPU. Nothing is kept from one generation to the next.
+int cgn_stateful_open(const char* path, const char* device, const cgn_value* properties, size_t count,
+                      int allow_untested, cgn_stateful** out, cgn_text* err);
+// Tokens as they come, on whatever thread the library likes, one call at a time; other than 0 ends the generation, and
+// no call comes after the run has returned.
+typedef int (*cgn_take)(void* ctx, const int64_t* ids, size_t count);
+// A whole generation; returns when it has ended. By one thread at a time.
+int cgn_stateful_run(cgn_stateful* pipeline, const int64_t* ids, size_t count, const cgn_value* settings,
+                     size_t settings_count, cgn_take take, void* ctx, cgn_text* err);
+void cgn_stateful_close(cgn_stateful* pipeline);
+
+// How the states of all tokens become one vector.
+enum cgn_pooling : uint32_t { CGN_MEAN = 1, CGN_FIRST = 2, CGN_LAST = 3 };
+
+// A network that embeds: `openvino_model.xml` of `folder`, with an output last_hidden_state. By one thread at a time.
+int cgn_embedder_open(const char* folder, const char* device, const cgn_value* properties, size_t count,
+                      int allow_untested, cgn_embedder** out, cgn_text* err);
+size_t cgn_embedder_dimensions(const cgn_embedder* embedder);
+// The vector of one sequence, as long as there are dimensions; at least one id.
+int cgn_embedder_run(cgn_embedder* embedder, const int64_t* ids, size_t count, uint32_t pooling, float* vector,
+                     cgn_text* err);
+void cgn_embedder_close(cgn_embedder* embedder);
 
 // A tokenizer as two OpenVINO networks, openvino_tokenizer.xml and openvino_detokenizer.xml of `folder`; `extension` is
 // the library with their operations. Its calls may come from any thread, one at a time each.

@@ -1,17 +1,26 @@
 //! From options and a model path to an engine: finds the runtime, opens it through the host, loads the model.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::sdk::{Builder, Engine, Error, Level, Progress, Result, Serial, Shard, Worker, log};
+use cascadia_plugin_api::sdk::{
+    Builder, Engine, Error, Level, Progress, Result, Serial, Shard, Worker, log, spawn,
+};
 
+use crate::embed::Embeds;
+use crate::engine::single::Single;
 use crate::engine::{Batch, Facts};
 use crate::ffi::{Host, Shim, devices};
+use crate::folder::Folder;
 use crate::locate::{self, Runtime, Search};
 use crate::options::Options;
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::embedder::Embedder;
+use crate::pipeline::stateful::Stateful;
+use crate::pipeline::{Pipeline, fault, setup};
 use crate::source::{Ready, Source};
 use crate::surroundings;
+use crate::way::Way;
 use crate::whole::Whole;
 use crate::words::{self, Tokenizer};
 
@@ -19,7 +28,21 @@ use crate::words::{self, Tokenizer};
 pub(crate) struct Genai {
     worker: Worker,
     options: Options,
-    loaded: Option<(Pipeline, Facts, Option<Tokenizer>)>,
+    loaded: Option<Loaded>,
+}
+
+struct Loaded {
+    path: PathBuf,
+    model: Model,
+    facts: Facts,
+    tokenizer: Option<Tokenizer>,
+}
+
+enum Model {
+    Paged(Pipeline),
+    /// With the reason, for the operator.
+    Stateful(Stateful, String),
+    Embeds(Embedder),
 }
 
 impl Genai {
@@ -45,43 +68,70 @@ impl Builder for Genai {
             progress.report("runtime", 0, 2)?;
             list_devices(&open_runtime(&self.options)?.2)?;
         }
-        let source = Source::of(&shard.path, self.options.gguf_loader)?;
+        let found = Source::of(&shard.path, self.options.gguf_loader)?;
+        let way = match found.embeds {
+            true => None,
+            false => Some(Way::choose(&self.options, &shard.path, &found)?),
+        };
         progress.report("runtime", 0, 2)?;
         let (shim, version, runtime) = open_runtime(&self.options)?;
-        let Ready { path, note } = source.ready(&shard.path, &self.options, progress)?;
+        let Ready { path, note } = found.source.ready(&shard.path, &self.options, progress)?;
         progress.report("model", 1, 2)?;
         let o = &self.options;
-        let mut pipeline = Pipeline::open(
-            &shim,
-            &pipeline::Options {
-                model: path,
-                device: o.device.clone(),
-                profile: o.profile,
-                scheduler: o.scheduler,
-                properties: o.properties.clone(),
-                proposer: o.proposer.clone(),
-                allow_untested: o.allow_untested,
-            },
-        )
-        .map_err(|e| Error::backend(e.to_string()))?;
+        let opened = setup::Options {
+            model: path,
+            device: o.device.clone(),
+            profile: o.profile,
+            scheduler: o.scheduler,
+            properties: o.properties.clone(),
+            proposer: o.proposer.clone(),
+            allow_untested: o.allow_untested,
+        };
+        let failed = |e: fault::Error| Error::backend(e.to_string());
+        let (model, has_vocabulary) = match way {
+            None => (Model::Embeds(Embedder::open(&shim, &opened).map_err(failed)?), false),
+            Some(Way::Paged) => {
+                let mut pipeline = Pipeline::open(&shim, &opened).map_err(failed)?;
+                let has_vocabulary = pipeline.has_vocabulary().map_err(failed)?;
+                (Model::Paged(pipeline), has_vocabulary)
+            }
+            Some(Way::Stateful(why)) => {
+                let worker = self.worker;
+                let model = Stateful::open(&shim, &opened, |body| spawn(worker, "generate", body));
+                (Model::Stateful(model.map_err(failed)?, why), false)
+            }
+        };
         progress.report("model", 2, 2)?;
-        let has_vocabulary = pipeline.has_vocabulary().map_err(|e| Error::backend(e.to_string()))?;
         let tokenizer = match Tokenizer::is_needed(&shard.path) {
-            true => {
+            // The host reads its tokenizer.json; texts are not asked of it.
+            true if !found.embeds => {
                 Some(Tokenizer::open(&shim, &shard.path, &runtime.genai.with_file_name(words::EXTENSION))?)
             }
-            false => None,
+            _ => None,
         };
-        self.loaded = Some((pipeline, Facts { version, weights: note, has_vocabulary }, tokenizer));
+        let facts = Facts { version, weights: note, has_vocabulary };
+        self.loaded = Some(Loaded { path: shard.path.clone(), model, facts, tokenizer });
         Ok(())
     }
 
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
-        let (pipeline, facts, tokenizer) =
+        let Loaded { path, model, facts, tokenizer } =
             self.loaded.ok_or_else(|| Error::new(code::CLOSED, "the model was not loaded before build"))?;
         let max_waiting = self.options.max_waiting;
-        let batch = Serial::new(Batch::new(pipeline, self.options, facts, self.worker), max_waiting);
-        Ok(Box::new(Whole { batch, tokenizer }))
+        let (options, worker) = (self.options, self.worker);
+        let generator: Box<dyn Engine> = match model {
+            Model::Paged(pipeline) => {
+                Box::new(Serial::new(Batch::new(pipeline, options, facts, worker), max_waiting))
+            }
+            Model::Embeds(model) => {
+                let folder = Folder::read(&path, options.pooling);
+                return Ok(Box::new(Embeds::new(model, &folder, &options, &facts.version, worker)));
+            }
+            Model::Stateful(model, why) => {
+                Box::new(Serial::new(Single::new(model, options, facts, why, worker), max_waiting))
+            }
+        };
+        Ok(Box::new(Whole { generator, tokenizer }))
     }
 }
 

@@ -3,7 +3,7 @@
 //! The size of a block is learned from the warm-up, whose one generation fits into one block. Where that does not come
 //! out even, nothing is known and nothing is said.
 
-use crate::pipeline::Metrics;
+use crate::ffi::paged::Metrics;
 
 /// What is known of the blocks; all zero where the size of one is not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The running engine: keeps the generations of one pipeline, steps it, and pushes what came of each step as one batch.
+//! The engine of paged attention: keeps the generations of one pipeline, steps it, and pushes what came of each step as one batch.
 //!
 //! Invariant: a task in `running` has had no finish; one that leaves it has had exactly one. A cancelled request leaves
 //! its part of the cache in the pipeline's next step, so one step is owed after a cancel even when nothing else runs.
@@ -6,18 +6,24 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cascadia_plugin_api::abi::code;
-use cascadia_plugin_api::ext::features;
 use cascadia_plugin_api::sdk::{
-    Card, Chunk, Error, Finish, GrammarKind, Level, Load, Metric, Next, Progress as Report, Result,
-    SerialEngine, Sink, Task, Worker, log, now_ns,
+    Card, Chunk, Error, Finish, Level, Load, Metric, Next, Progress as Report, Result, SerialEngine, Sink,
+    Task, Worker, log,
 };
 
 use crate::cache::Blocks;
 use crate::options::Options;
-use crate::pipeline::{Grammar, Pipeline, Profile, Progress, Request, Sampling, Token};
+use crate::pipeline::sampling::Sampling;
+use crate::pipeline::{Pipeline, Progress, fault};
 use crate::prefix::{Prefix, Taken};
 use crate::speculate::Speculation;
+use asked::{Limits, sampling};
+use news::{Answer, News, Running};
+
+mod asked;
+mod card;
+mod news;
+pub(crate) mod single;
 
 /// What is known once the model is loaded.
 #[derive(Debug, Clone)]
@@ -28,6 +34,11 @@ pub(crate) struct Facts {
     pub(crate) weights: Option<String>,
     /// The library has the model's vocabulary, and so can keep an answer to a grammar.
     pub(crate) has_vocabulary: bool,
+}
+
+/// What every engine of this plugin counts.
+pub(crate) fn inferences(worker: Worker) -> Metric {
+    worker.counter("inferences_total", "Inferences made, each for all generations at once.", &[])
 }
 
 /// All generations of one pipeline.
@@ -45,34 +56,11 @@ pub(crate) struct Batch {
     metrics: Metrics,
 }
 
-struct Running {
-    request: Request,
-    prompt: usize,
-    /// Prompt and answer, where somebody counts by them.
-    text: Vec<u32>,
-    keeps_text: bool,
-    /// Of the prompt, where it is known.
-    cached: Option<usize>,
-    taken: Taken,
-    /// Tokens that the answer may have.
-    most: usize,
-    generated: usize,
-    stops: Vec<u32>,
-    reported: bool,
-    logprobs: bool,
-}
-
 /// What the library says of itself, on the host's `/metrics`.
 struct Metrics {
     cache_usage: Metric,
     cache_bytes: Metric,
     steps: Metric,
-}
-
-/// What never changes and decides whether a task is taken.
-pub(crate) struct Limits {
-    context: usize,
-    grammars: bool,
 }
 
 impl Batch {
@@ -84,11 +72,7 @@ impl Batch {
                 &[],
             ),
             cache_bytes: worker.gauge("kv_cache_bytes", "Bytes allocated for the KV cache.", &[]),
-            steps: worker.counter(
-                "inferences_total",
-                "Inferences made, each for all generations at once.",
-                &[],
-            ),
+            steps: inferences(worker),
         };
         let o = &options;
         let speculation = Speculation::new(&worker, &o.proposer, o.proposed, o.ngram);
@@ -111,7 +95,7 @@ impl Batch {
     }
 
     fn infer(&mut self) -> Result<()> {
-        let failed = |e: crate::pipeline::Error| Error::backend(e.to_string());
+        let failed = |e: fault::Error| Error::backend(e.to_string());
         self.pipeline.step().map_err(failed)?;
         self.metrics.steps.add(1.0);
         let numbers = self.pipeline.metrics().map_err(failed)?;
@@ -128,7 +112,7 @@ impl Batch {
     fn deliver(&mut self, sink: &mut Sink) -> Result<()> {
         let mut news = Vec::new();
         for (task, running) in &mut self.running {
-            let before = running.generated;
+            let before = running.answer.generated;
             let Some(piece) = running.poll(*task)? else { continue };
             if let Some(speculation) = &self.speculation {
                 let got = piece.tokens.len() + usize::from(piece.stop_token.is_some());
@@ -154,124 +138,16 @@ impl Batch {
     }
 }
 
-impl Running {
-    /// What it computed is for later ones; of its last token that is nothing.
-    fn leave(self, prefix: Option<&mut Prefix>) {
-        if let Some(prefix) = prefix {
-            prefix.end(&self.text[..self.text.len().saturating_sub(1)], self.taken);
-        }
-    }
-
-    fn poll(&mut self, task: u64) -> Result<Option<News>> {
-        let mut tokens: Vec<Token> = Vec::new();
-        let progress = self.request.poll(&mut tokens).map_err(|e| Error::backend(e.to_string()))?;
-        let mut stop_token = None;
-        if progress == Progress::Stop && tokens.last().is_some_and(|t| self.stops.contains(&t.id)) {
-            // The boundary wants it named, not delivered.
-            stop_token = tokens.pop().map(|t| t.id);
-        }
-        if tokens.is_empty() && progress == Progress::Running {
-            return Ok(None);
-        }
-        self.generated += tokens.len();
-        let first = !std::mem::replace(&mut self.reported, true);
-        let count = |n: usize| u32::try_from(n).ok().filter(|_| first);
-        let (prompt_tokens, cached_tokens) = (count(self.prompt), self.cached.and_then(count));
-        let logprobs = if self.logprobs { tokens.iter().map(|t| t.logprob).collect() } else { Vec::new() };
-        let error = (progress == Progress::OutOfCache).then(|| {
-            Error::new(
-                code::OUT_OF_MEMORY,
-                "the KV cache is too small for this generation; raise cb-cache-size or shorten it",
-            )
-        });
-        let tokens = tokens.iter().map(|t| t.id).collect();
-        Ok(Some(News {
-            task,
-            tokens,
-            logprobs,
-            prompt_tokens,
-            cached_tokens,
-            stop_token,
-            progress,
-            error,
-            at: now_ns(),
-        }))
-    }
-}
-
-/// What one generation got in one step.
-struct News {
-    task: u64,
-    tokens: Vec<u32>,
-    logprobs: Vec<f32>,
-    prompt_tokens: Option<u32>,
-    cached_tokens: Option<u32>,
-    stop_token: Option<u32>,
-    progress: Progress,
-    error: Option<Error>,
-    at: u64,
-}
-
-impl News {
-    fn is_last(&self) -> bool {
-        self.progress != Progress::Running
-    }
-
-    fn chunk(&self) -> Chunk<'_> {
-        let finish = match (self.progress, &self.error) {
-            (_, Some(error)) => Finish::Error(error),
-            (Progress::Running, None) => Finish::No,
-            (Progress::Length, None) => Finish::Length,
-            (Progress::Cancelled, None) => Finish::Cancelled,
-            (Progress::Stop | Progress::OutOfCache, None) => Finish::Stop,
-        };
-        Chunk {
-            task: self.task,
-            tokens: &self.tokens,
-            logprobs: &self.logprobs,
-            prompt_tokens: self.prompt_tokens,
-            cached_tokens: self.cached_tokens,
-            stop_token: self.stop_token,
-            finish,
-            timestamp_ns: self.at,
-            ..Chunk::default()
-        }
-    }
-}
-
 impl SerialEngine for Batch {
     type Limits = Limits;
 
     fn limits(&self) -> Limits {
-        Limits { context: self.options.context_length as usize, grammars: self.facts.has_vocabulary }
+        let grammars = self.facts.has_vocabulary;
+        Limits { context: self.options.context_length as usize, grammars, logprobs: true }
     }
 
     fn check(limits: &Limits, task: &Task) -> Result<()> {
-        if task.tokens.is_empty() {
-            return Err(Error::config("the prompt has no tokens; this engine takes token ids"));
-        }
-        if limits.context > 0 && task.tokens.len() >= limits.context {
-            return Err(Error::prompt_too_long(task.tokens.len(), limits.context));
-        }
-        let s = &task.sampling;
-        let lacking = [
-            (
-                grammar(task).is_none() && task.grammar.0 != GrammarKind::None,
-                "grammars other than JSON Schema and regex",
-            ),
-            (
-                grammar(task).is_some() && !limits.grammars,
-                "structured output without a tokenizer of the model's own",
-            ),
-            (task.attachments > 0, "attachments"),
-            (!task.adapter.is_empty(), "adapters"),
-            (task.logprobs.is_some_and(|n| n > 0), "log-probabilities of alternatives"),
-            (task.prompt_logprobs.is_some(), "log-probabilities of the prompt"),
-            (!s.logit_bias.is_empty(), "logit bias"),
-            (!s.banned.is_empty() || !s.allowed.is_empty(), "token lists"),
-            (s.typical_p < 1.0, "typical_p"),
-        ];
-        lacking.iter().find(|(asked, _)| *asked).map_or(Ok(()), |(_, what)| Err(Error::unsupported(what)))
+        limits.check(task)
     }
 
     fn warmup(&mut self, progress: &Report) -> Result<()> {
@@ -280,7 +156,7 @@ impl SerialEngine for Batch {
         let assistant = self.speculation.as_ref().map(Speculation::settings);
         let sampling =
             Sampling { max_tokens: 2, eos: Some(0), ignore_eos: true, assistant, ..Sampling::default() };
-        let failed = |e: crate::pipeline::Error| Error::backend(format!("warm-up: {e}"));
+        let failed = |e: fault::Error| Error::backend(format!("warm-up: {e}"));
         let mut request = self.pipeline.add(&[1; 8], &sampling).map_err(failed)?;
         let mut tokens = Vec::new();
         while request.poll(&mut tokens).map_err(failed)? == Progress::Running {
@@ -310,16 +186,11 @@ impl SerialEngine for Batch {
                 let keeps_text = self.prefix.is_some() || self.speculation.is_some();
                 let running = Running {
                     request,
-                    prompt: task.tokens.len(),
+                    answer: Answer::to(&task, cached),
                     text: if keeps_text { task.tokens } else { Vec::new() },
                     keeps_text,
-                    cached,
                     taken,
                     most: sampling.max_tokens,
-                    generated: 0,
-                    stops: task.stop_tokens,
-                    reported: false,
-                    logprobs: task.logprobs.is_some(),
                 };
                 self.running.insert(task.id, running);
             }
@@ -362,37 +233,7 @@ impl SerialEngine for Batch {
     }
 
     fn card(&self) -> Card {
-        let mut notes = vec![format!("OpenVINO {}", self.facts.version)];
-        notes.extend(self.facts.weights.clone());
-        if !self.options.cb {
-            notes.push("generations run one after the other; --cb runs them together".to_owned());
-        }
-        let cache = match self.options.profile {
-            Profile::Exact => "f32 inference, f32 KV cache",
-            Profile::Default | Profile::Fast => "the library's choice for the device",
-        };
-        let mut features = vec![
-            features::SAMPLING,
-            features::MIN_P,
-            features::PENALTIES,
-            features::REPETITION_PENALTY,
-            features::SEED,
-            features::LOGPROBS,
-            features::MIN_TOKENS,
-            features::IGNORE_EOS,
-        ];
-        if self.facts.has_vocabulary {
-            features.extend([features::JSON_SCHEMA, features::REGEX, features::EBNF]);
-        }
-        Card {
-            context_length: self.options.context_length.into(),
-            max_tasks: (self.width() + self.options.max_waiting) as u64,
-            device: self.options.device.clone(),
-            quantization: cache.to_owned(),
-            features,
-            notes,
-            ..Card::default()
-        }
+        card::paged(&self.options, &self.facts, self.width())
     }
 
     fn load(&self) -> Load {
@@ -403,42 +244,5 @@ impl SerialEngine for Batch {
             kv_blocks_total: self.blocks.total(),
             tokens_cached: self.prefix.as_ref().map_or(0, Prefix::tokens),
         }
-    }
-}
-
-fn sampling(task: &Task) -> Sampling {
-    let s = &task.sampling;
-    Sampling {
-        // The library wants a number; its own window ends the generation before this one does.
-        max_tokens: if task.max_tokens == 0 { u32::MAX as usize } else { task.max_tokens as usize },
-        min_tokens: task.min_tokens as usize,
-        temperature: s.temperature,
-        top_p: s.top_p,
-        top_k: s.top_k as usize,
-        min_p: s.min_p,
-        repetition_penalty: s.repetition_penalty,
-        frequency_penalty: s.frequency_penalty,
-        presence_penalty: s.presence_penalty,
-        // Without a seed each generation has its own.
-        seed: s.seed.unwrap_or_else(|| task.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ now_ns()),
-        eos: task.stop_tokens.first().copied(),
-        stop_ids: task.stop_tokens.clone(),
-        ignore_eos: task.ignore_eos,
-        logprobs: task.logprobs.is_some(),
-        assistant: None,
-        grammar: grammar(task),
-    }
-}
-
-/// What the library can keep to: none where it cannot, or where nothing is asked for.
-fn grammar(task: &Task) -> Option<Grammar> {
-    let text = || task.grammar.1.clone();
-    match task.grammar.0 {
-        GrammarKind::JsonSchema => Some(Grammar::JsonSchema(text())),
-        GrammarKind::Regex => Some(Grammar::Regex(text())),
-        GrammarKind::None => {
-            task.options.iter().find(|(key, _)| key == "ebnf").map(|(_, text)| Grammar::Ebnf(text.clone()))
-        }
-        _ => None,
     }
 }

@@ -5,8 +5,10 @@
 
 mod builder;
 mod cache;
+mod embed;
 mod engine;
 mod ffi;
+mod folder;
 mod locate;
 mod options;
 mod pipeline;
@@ -14,6 +16,7 @@ mod prefix;
 mod source;
 mod speculate;
 mod surroundings;
+mod way;
 mod whole;
 mod words;
 
@@ -33,7 +36,7 @@ impl Plugin for OvGenai {
     }
 
     fn extensions() -> &'static [&'static str] {
-        &[ids::TOKENIZE]
+        &[ids::TOKENIZE, ids::EMBEDDINGS]
     }
 
     fn builder(engine: &str, worker: Worker) -> Result<Box<dyn Builder>> {

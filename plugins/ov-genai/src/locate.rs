@@ -353,7 +353,7 @@ impl fmt::Display for Error {
             ),
             Self::ShimBound { path, needs, build } => write!(
                 f,
-                "{} is linked to build {needs}, OpenVINO here is {build}; install {needs} or build the shim anew",
+                "{} is linked to build {needs}, OpenVINO here is {build}; install {needs}, or run cargo xtask shim with the folder of this OpenVINO",
                 path.display()
             ),
         }

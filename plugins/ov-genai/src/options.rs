@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use cascadia_plugin_api::sdk::{Error, Result};
 
-use crate::pipeline::{Cache, Profile, Proposer, Scheduler};
+use crate::folder;
+use crate::pipeline::setup::{Cache, Profile, Proposer, Scheduler};
 use crate::source::Loader;
+use crate::way::{self, Wish};
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -14,6 +16,10 @@ pub(crate) struct Options {
     pub(crate) profile: Profile,
     /// Many generations at once; otherwise one after the other.
     pub(crate) cb: bool,
+    /// How a model is served.
+    pub(crate) attention: Wish,
+    /// How a model that embeds makes its vectors.
+    pub(crate) pooling: folder::Wish,
     pub(crate) scheduler: Scheduler,
     pub(crate) max_waiting: usize,
     /// 0: what the model's files say.
@@ -43,6 +49,8 @@ impl Default for Options {
             device: "CPU".to_owned(),
             profile: Profile::Default,
             cb: false,
+            attention: Wish::Auto,
+            pooling: folder::Wish::Auto,
             scheduler: Scheduler { max_requests: 64, ..Scheduler::default() },
             max_waiting: 256,
             context_length: 0,
@@ -61,6 +69,20 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Longest prompt, and prompt and answer together, that NPU is compiled for; none for other devices.
+    pub(crate) fn npu_window(&self) -> Option<(usize, u64)> {
+        if !way::is_npu(&self.device) {
+            return None;
+        }
+        let given = |key: &str, otherwise: u64| {
+            let last = self.properties.iter().rev().find(|(name, _)| name == key);
+            last.and_then(|(_, value)| value.parse().ok()).unwrap_or(otherwise)
+        };
+        // The library's own where nothing is given.
+        let (prompt, answer) = (given("MAX_PROMPT_LEN", 1024), given("MIN_RESPONSE_LEN", 128));
+        Some((usize::try_from(prompt).unwrap_or(usize::MAX), prompt.saturating_add(answer)))
+    }
+
     /// Reads the host's pairs.
     pub(crate) fn read(pairs: &[(&str, &str)]) -> Result<Options> {
         let mut o = Options::default();
@@ -70,6 +92,8 @@ impl Options {
             match *key {
                 "device" => o.device = (*value).to_owned(),
                 "profile" => o.profile = profile(value)?,
+                "attention" => o.attention = Wish::read(value)?,
+                "pooling" => o.pooling = folder::Wish::read(value)?,
                 "cb" => o.cb = flag(key, value)?,
                 "cb-max-num-seqs" => o.scheduler.max_requests = number(key, value)?,
                 "cb-max-batched-tokens" => o.scheduler.max_batched_tokens = number(key, value)?,
@@ -184,6 +208,16 @@ mod tests {
     }
 
     #[test]
+    fn npu_has_the_window_that_it_is_compiled_for() {
+        let window = |device, properties| {
+            Options::read(&[("device", device), ("properties", properties)]).expect("valid").npu_window()
+        };
+        assert_eq!(window("CPU", "MAX_PROMPT_LEN=9"), None);
+        assert_eq!(window("NPU", ""), Some((1024, 1152)));
+        assert_eq!(window("AUTO:NPU,CPU", "MAX_PROMPT_LEN=2048;MIN_RESPONSE_LEN=52"), Some((2048, 2100)));
+    }
+
+    #[test]
     fn a_draft_model_runs_where_the_model_does_unless_told_otherwise() {
         let read = |pairs: &[(&str, &str)]| Options::read(pairs).expect("valid").proposer;
         let drafted = |device: &str| Proposer::Model { path: "small".into(), device: device.to_owned() };
@@ -205,6 +239,6 @@ mod tests {
             let read = Options::read(&[(key.as_str(), default.as_str())]).expect(key);
             assert_eq!(format!("{read:?}"), format!("{:?}", Options::default()), "the default of {key}");
         }
-        assert_eq!(declared.len(), 23);
+        assert_eq!(declared.len(), 25);
     }
 }

@@ -10,6 +10,7 @@ use cascadia_ov_ir::{self as ov_ir, Inspection, MANIFEST, Manifest, XML};
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, Progress, Result};
 
+use crate::folder::embeds;
 use crate::options::Options;
 
 mod compiled;
@@ -34,6 +35,25 @@ pub(crate) enum Source {
     Compile,
 }
 
+/// A model that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) source: Source,
+    /// It embeds texts, and generates nothing.
+    pub(crate) embeds: bool,
+    /// Our compiler draws its network, or has drawn it.
+    pub(crate) ours: bool,
+    /// Its family, where that caps its attention scores: paged attention would compute something else.
+    pub(crate) capped: Option<String>,
+}
+
+impl From<Source> for Found {
+    /// Of a family that paged attention has, as far as can be told.
+    fn from(source: Source) -> Found {
+        Found { source, embeds: false, ours: false, capped: None }
+    }
+}
+
 /// What the library opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ready {
@@ -47,7 +67,7 @@ impl Source {
     ///
     /// # Errors
     /// It is nothing of that kind, is cut short, or is a model that this engine cannot serve; with the way out.
-    pub(crate) fn of(path: &Path, loader: Loader) -> Result<Source> {
+    pub(crate) fn of(path: &Path, loader: Loader) -> Result<Found> {
         if path.is_dir() {
             return folder(path);
         }
@@ -63,7 +83,7 @@ impl Source {
             Err(error) => return Err(refused(&error)),
         }
         match loader {
-            Loader::Library => Ok(Source::Library),
+            Loader::Library => Ok(Source::Library.into()),
             Loader::Own => compilable(path),
         }
     }
@@ -86,7 +106,7 @@ impl Source {
     }
 }
 
-fn folder(path: &Path) -> Result<Source> {
+fn folder(path: &Path) -> Result<Found> {
     if path.join(MANIFEST).is_file() {
         let manifest = Manifest::open(path).map_err(|e| refused(&e))?;
         let model = &manifest.model;
@@ -94,10 +114,11 @@ fn folder(path: &Path) -> Result<Source> {
             let what = format!("layers {}..{} of {}", model.first, model.end, model.layers);
             return Err(missing(path, &format!("has {what} only; this engine serves whole models")));
         }
-        return pageable(path, &model.family, model.paged).map(|()| Source::Network);
+        let capped = (!model.paged).then(|| model.family.clone());
+        return Ok(Found { ours: true, capped, ..Source::Network.into() });
     }
     if path.join(XML).is_file() {
-        return Ok(Source::Network);
+        return Ok(Found { embeds: embeds(path), capped: capped(path), ..Source::Network.into() });
     }
     if path.join("config.json").is_file() {
         return compilable(path);
@@ -108,24 +129,23 @@ fn folder(path: &Path) -> Result<Source> {
     ))
 }
 
-fn compilable(path: &Path) -> Result<Source> {
+fn compilable(path: &Path) -> Result<Found> {
     match ov_ir::inspect(path).map_err(|e| refused(&e))? {
-        Inspection::Source(model) => pageable(path, &model.family, model.paged).map(|()| Source::Compile),
-        Inspection::Compiled(_) | Inspection::Network { .. } => Ok(Source::Network),
+        Inspection::Source(model) => {
+            let capped = (!model.paged).then_some(model.family);
+            Ok(Found { ours: true, capped, ..Source::Compile.into() })
+        }
+        Inspection::Compiled(_) | Inspection::Network { .. } => Ok(Source::Network.into()),
     }
 }
 
-/// All of this engine's generations go through paged attention, with `cb` and without.
-fn pageable(path: &Path, family: &str, paged: bool) -> Result<()> {
-    if paged {
-        return Ok(());
-    }
-    let message = format!(
-        "model {}: {family} caps its attention scores, which OpenVINO's paged attention does not; this engine cannot \
-         serve it, with cb or without; choose another model or engine",
-        path.display()
-    );
-    Err(Error::new(code::UNSUPPORTED, message))
+/// The family of another maker's network, where its `config.json` says that it caps attention scores.
+fn capped(folder: &Path) -> Option<String> {
+    let config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("config.json")).ok()?).ok()?;
+    let text = config.get("text_config").unwrap_or(&config);
+    text.get("attn_logit_softcapping")?.as_f64()?;
+    Some(config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or("its family").to_owned())
 }
 
 fn missing(path: &Path, what: &str) -> Error {

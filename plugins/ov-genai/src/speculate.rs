@@ -5,7 +5,7 @@
 
 use cascadia_plugin_api::sdk::{Metric, Worker};
 
-use crate::pipeline::Proposer;
+use crate::pipeline::setup::Proposer;
 
 /// The counters of an engine whose steps check proposals.
 pub(crate) struct Speculation {

@@ -1,43 +1,42 @@
-//! The engine as the host sees it: the batch, and what stands beside it.
+//! The engine as the host sees it: what generates, and what stands beside it.
 
 use std::time::Duration;
 
 use cascadia_plugin_api::sdk::{
-    Card, Engine, Extensions, Load, Next, Progress, Result, Serial, Sink, Task, Tokenize,
+    Card, Engine, Extensions, Load, Next, Progress, Result, Sink, Task, Tokenize,
 };
 
-use crate::engine::Batch;
 use crate::words::Tokenizer;
 
-/// A batch, and the model's tokenizer where the host cannot read it.
+/// What generates, and the model's tokenizer where the host cannot read it.
 pub(crate) struct Whole {
-    pub(crate) batch: Serial<Batch>,
+    pub(crate) generator: Box<dyn Engine>,
     pub(crate) tokenizer: Option<Tokenizer>,
 }
 
 impl Engine for Whole {
     fn warmup(&self, progress: &Progress) -> Result<()> {
-        self.batch.warmup(progress)
+        self.generator.warmup(progress)
     }
 
     fn submit(&self, task: Task) -> Result<()> {
-        self.batch.submit(task)
+        self.generator.submit(task)
     }
 
     fn step(&self, budget: Duration, sink: &mut Sink) -> Result<Next> {
-        self.batch.step(budget, sink)
+        self.generator.step(budget, sink)
     }
 
     fn cancel(&self, task: u64) {
-        self.batch.cancel(task);
+        self.generator.cancel(task);
     }
 
     fn close(&self, deadline: Duration) -> Result<()> {
-        self.batch.close(deadline)
+        self.generator.close(deadline)
     }
 
     fn card(&self) -> Card {
-        let card = self.batch.card();
+        let card = self.generator.card();
         match &self.tokenizer {
             Some(own) => Card {
                 tokenizer: "engine".to_owned(),
@@ -50,7 +49,7 @@ impl Engine for Whole {
     }
 
     fn load(&self) -> Load {
-        self.batch.load()
+        self.generator.load()
     }
 
     fn extensions(&self) -> Extensions<'_> {

@@ -1,5 +1,6 @@
 //! The layout of what crosses to C, and loaders that fail.
 
+use super::text::TEXT;
 use super::*;
 use std::mem::{offset_of, size_of};
 use std::path::PathBuf;

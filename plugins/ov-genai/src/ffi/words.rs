@@ -7,7 +7,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{RawText, Shim, text};
+use super::Shim;
+use super::text::{RawText, text};
 
 /// The open networks.
 pub(crate) struct Words {

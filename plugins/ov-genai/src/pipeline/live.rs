@@ -2,12 +2,17 @@
 //!
 //! Ignored where plain cargo runs: neither the wheels nor g++ are needed there.
 
+use std::path::PathBuf;
+
+use super::sampling::Grammar;
+use super::setup::Profile;
 use super::*;
 use crate::ffi::system::System;
 use crate::locate;
 
 mod assisted;
 mod sampling;
+mod stateful;
 
 /// `<|im_start|>` ... of "What is the capital of France?" with SmolLM2's template and system prompt.
 const FRANCE: [u32; 36] = [

@@ -1,6 +1,9 @@
 //! What is asked of the library, without the library.
 
+use super::sampling::Grammar;
+use super::setup::{Profile, writable_if_file};
 use super::*;
+use crate::ffi::value::Value;
 
 fn value(sampling: &Sampling, key: &str) -> Option<Value> {
     let found = sampling.entries().unwrap().into_iter().find(|(name, _)| name.to_str() == Ok(key));
@@ -83,6 +86,26 @@ fn the_exact_profile_is_f32_throughout() {
     let keys: Vec<&str> = Profile::Exact.properties().iter().map(|(key, _)| *key).collect();
     assert_eq!(keys, ["INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION", "DYNAMIC_QUANTIZATION_GROUP_SIZE"]);
     assert!(Profile::Default.properties().is_empty());
+}
+
+#[test]
+fn the_sizes_that_npu_is_compiled_for_are_numbers() {
+    let given = [("MAX_PROMPT_LEN", "2048"), ("CACHE_DIR", "7"), ("MIN_RESPONSE_LEN", "many")];
+    let properties = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let sent = Options { properties, ..Options::default() }.properties().unwrap();
+    let values: Vec<Value> = sent.into_iter().map(|(_, value)| value).collect();
+    let text = |text: &std::ffi::CStr| Value::Text(text.to_owned());
+    assert_eq!(values, [Value::Int(2048), text(c"7"), text(c"many")]);
+}
+
+#[test]
+fn the_id_that_ends_a_request_is_known_unless_it_is_the_models_own() {
+    let stops = |sampling: Sampling| sampling.stops();
+    assert_eq!(stops(Sampling { eos: Some(2), stop_ids: vec![7], ..Sampling::default() }), [7, 2]);
+    let ignore = Sampling { eos: Some(2), ignore_eos: true, ..Sampling::default() };
+    assert!(stops(ignore.clone()).is_empty());
+    assert_eq!(stops(Sampling { stop_ids: vec![7], ..ignore }), [7]);
+    assert!(stops(Sampling::default()).is_empty());
 }
 
 #[test]

@@ -57,22 +57,23 @@ fn what_is_no_whole_model_is_refused_before_the_library_sees_it() {
     fs::write(&file, &bytes[..bytes.len() - 4096]).unwrap();
     assert!(said(&file).contains("fetch it again"), "{}", said(&file));
     fs::write(&file, &bytes).unwrap();
-    assert_eq!(Source::of(&file, Loader::Own), Ok(Source::Compile));
-    assert_eq!(Source::of(&file, Loader::Library), Ok(Source::Library));
+    assert_eq!(Source::of(&file, Loader::Own).unwrap().source, Source::Compile);
+    assert_eq!(Source::of(&file, Loader::Library), Ok(Source::Library.into()));
 }
 
 #[test]
 fn folders_are_compiled_unless_they_have_a_network() {
     let scratch = Scratch::new("folders");
-    assert_eq!(Source::of(&model("qwen2-hf"), Loader::Own), Ok(Source::Compile));
-    assert_eq!(Source::of(&scratch.compiled("qwen2-hf", None), Loader::Own), Ok(Source::Network));
+    let found = |path: &Path| Source::of(path, Loader::Own).unwrap().source;
+    assert_eq!(found(&model("qwen2-hf")), Source::Compile);
+    assert_eq!(found(&scratch.compiled("qwen2-hf", None)), Source::Network);
     let stage = refusal(&scratch.compiled("llama-hf", Some(0..1)));
     assert!(stage.message.contains("layers 0..1 of 2"), "{}", stage.message);
     // Another maker's network has no manifest.
     let other = scratch.0.join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join(XML), "<net/>").unwrap();
-    assert_eq!(Source::of(&other, Loader::Own), Ok(Source::Network));
+    assert_eq!(Source::of(&other, Loader::Own), Ok(Source::Network.into()));
     // A network of ours that was cut short since.
     let cut = scratch.compiled("mistral-hf", None);
     fs::File::options().write(true).open(cut.join(ov_ir::BIN)).unwrap().set_len(100).unwrap();
@@ -98,12 +99,27 @@ fn a_family_that_is_not_supported_is_named_with_the_way_out() {
 }
 
 #[test]
-fn capped_attention_scores_are_refused_in_every_form() {
+fn capped_attention_scores_are_seen_in_every_form() {
     let scratch = Scratch::new("capped");
-    for path in [model("gemma2-gguf"), model("gemma2-hf"), scratch.compiled("gemma2-gguf", None)] {
-        let error = refusal(&path);
-        assert_eq!(error.code, code::UNSUPPORTED);
-        assert!(error.message.contains("gemma2 caps its attention scores"), "{}", error.message);
+    let capped = |path: &Path| Source::of(path, Loader::Own).expect("found").capped;
+    let ours = |path: &Path| Source::of(path, Loader::Own).expect("found").ours;
+    let compiled = scratch.compiled("gemma2-gguf", None);
+    for path in [model("gemma2-gguf"), model("gemma2-hf"), compiled.clone()] {
+        assert_eq!(capped(&path).as_deref(), Some("gemma2"), "{}", path.display());
+    }
+    // As another maker's network comes: without our manifest.
+    assert!(ours(&compiled) && ours(&model("gemma2-hf")));
+    fs::remove_file(compiled.join(MANIFEST)).unwrap();
+    assert!(!ours(&compiled));
+    assert_eq!(capped(&compiled), None, "nothing says so");
+    let config = compiled.join("config.json");
+    for (text, family) in [
+        (r#"{"model_type":"gemma2","attn_logit_softcapping":50.0}"#, Some("gemma2")),
+        (r#"{"text_config":{"attn_logit_softcapping":50.0}}"#, Some("its family")),
+        (r#"{"model_type":"gemma3","attn_logit_softcapping":null}"#, None),
+    ] {
+        fs::write(&config, text).unwrap();
+        assert_eq!(capped(&compiled).as_deref(), family, "{text}");
     }
 }
 

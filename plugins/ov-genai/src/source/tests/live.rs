@@ -1,12 +1,16 @@
-//! Exactness through the real library: what its paged attention computes from our networks, against logits that numpy
-//! computed from the same files in f64 (`plugins/ov-ir/reference`).
+//! Exactness through the real library: what it computes from our networks, with paged attention and with the model in one
+//! piece, against logits that numpy computed from the same files in f64 (`plugins/ov-ir/reference`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
 use crate::ffi::{Shim, system::System};
 use crate::locate;
-use crate::pipeline::{self, Pipeline, Profile, Progress, Sampling, Token};
+use crate::pipeline::sampling::Sampling;
+use crate::pipeline::setup::{self, Profile};
+use crate::pipeline::stateful::Stateful;
+use crate::pipeline::{Pipeline, Progress, Token};
 
 /// Those of the tiny models that can be paged, which lacks only those with capped scores.
 fn pageable() -> Vec<String> {
@@ -27,25 +31,22 @@ fn shim() -> Arc<Shim> {
     Shim::load(&System, &runtime, &shim).unwrap()
 }
 
-fn open(shim: &Arc<Shim>, folder: PathBuf) -> Pipeline {
-    let options = pipeline::Options {
+fn exact(folder: PathBuf) -> setup::Options {
+    setup::Options {
         model: folder,
         device: "CPU".to_owned(),
         profile: Profile::Exact,
-        ..pipeline::Options::default()
-    };
-    Pipeline::open(shim, &options).unwrap()
+        ..setup::Options::default()
+    }
+}
+
+fn greedy(tokens: usize) -> Sampling {
+    Sampling { max_tokens: tokens, ignore_eos: true, eos: Some(0), ..Sampling::default() }
 }
 
 /// What each prompt is answered with, all at once.
 fn answers(pipeline: &mut Pipeline, prompts: &[&[u32]], tokens: usize) -> Vec<Vec<Token>> {
-    let sampling = Sampling {
-        max_tokens: tokens,
-        ignore_eos: true,
-        eos: Some(0),
-        logprobs: true,
-        ..Sampling::default()
-    };
+    let sampling = Sampling { logprobs: true, ..greedy(tokens) };
     let mut requests: Vec<_> =
         prompts.iter().map(|prompt| pipeline.add(prompt, &sampling).unwrap()).collect();
     let mut all = vec![Vec::new(); prompts.len()];
@@ -89,7 +90,7 @@ fn every_family_chooses_the_tokens_of_the_reference() {
     let (shim, scratch) = (shim(), Scratch::new("exact"));
     for name in &pageable() {
         let case = case(name);
-        let mut pipeline = open(&shim, scratch.compiled(name, None));
+        let mut pipeline = Pipeline::open(&shim, &exact(scratch.compiled(name, None))).unwrap();
         // Every beginning of the sequence at once: they share blocks, and each has its own length in one batch.
         let prompts: Vec<&[u32]> = (1..=case.ids.len()).map(|n| &case.ids[..n]).collect();
         for (at, (found, row)) in answers(&mut pipeline, &prompts, 1).iter().zip(&case.logits).enumerate() {
@@ -105,6 +106,38 @@ fn every_family_chooses_the_tokens_of_the_reference() {
         // And on its own feet: each token from those that it chose before.
         let found = answers(&mut pipeline, &[&case.ids[..case.prompt]], case.greedy.len());
         let found: Vec<u32> = found[0].iter().map(|token| token.id).collect();
+        assert_eq!(found, case.greedy, "{name}");
+    }
+}
+
+/// What a model in one piece answers.
+fn answer(model: &mut Stateful, prompt: &[u32], tokens: usize) -> Vec<u32> {
+    model.begin(prompt, &greedy(tokens)).unwrap();
+    let mut found = Vec::new();
+    loop {
+        match model.poll(&mut found, Duration::from_secs(60)).unwrap() {
+            Progress::Running => {}
+            progress => {
+                assert_eq!(progress, Progress::Length);
+                return found;
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs cargo xtask build"]
+fn a_model_in_one_piece_chooses_the_tokens_of_the_reference() {
+    let (shim, scratch) = (shim(), Scratch::new("piece"));
+    // Both that have no other way to be served, and some that have.
+    for name in ["gemma2-gguf", "gemma2-hf", "llama-gguf", "qwen3-hf"] {
+        let case = case(name);
+        let thread = |body| std::thread::Builder::new().spawn(body);
+        let mut model = Stateful::open(&shim, &exact(scratch.compiled(name, None)), thread).unwrap();
+        for (at, row) in case.logits.iter().enumerate() {
+            assert_eq!(answer(&mut model, &case.ids[..=at], 1), [best(row).0], "{name}, position {at}");
+        }
+        let found = answer(&mut model, &case.ids[..case.prompt], case.greedy.len());
         assert_eq!(found, case.greedy, "{name}");
     }
 }

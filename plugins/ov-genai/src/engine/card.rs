@@ -1,0 +1,58 @@
+//! What an engine says of itself: the same facts for both ways to serve, and what each of them lacks.
+
+use cascadia_plugin_api::ext::features;
+use cascadia_plugin_api::sdk::Card;
+
+use super::Facts;
+use crate::options::Options;
+use crate::pipeline::setup::Profile;
+
+/// What the paged pipeline has.
+pub(super) fn paged(options: &Options, facts: &Facts, width: usize) -> Card {
+    let mut card = common(options, facts, width);
+    if !options.cb {
+        card.notes.push("generations run one after the other; --cb runs them together".to_owned());
+    }
+    card.features.push(features::LOGPROBS);
+    if facts.has_vocabulary {
+        card.features.extend([features::JSON_SCHEMA, features::REGEX, features::EBNF]);
+    }
+    card
+}
+
+/// What a model in one piece has: no log-probabilities, as its tokens come without, and no grammars.
+pub(super) fn stateful(options: &Options, facts: &Facts, why: &str) -> Card {
+    let mut card = common(options, facts, 1);
+    card.notes.push(format!("generations run one after the other, without paged attention: {why}"));
+    if let Some((_, window)) = options.npu_window() {
+        let known = card.context_length;
+        card.context_length = if known == 0 { window } else { known.min(window) };
+    }
+    card
+}
+
+fn common(options: &Options, facts: &Facts, width: usize) -> Card {
+    let mut notes = vec![format!("OpenVINO {}", facts.version)];
+    notes.extend(facts.weights.clone());
+    let cache = match options.profile {
+        Profile::Exact => "f32 inference, f32 KV cache",
+        Profile::Default | Profile::Fast => "the library's choice for the device",
+    };
+    Card {
+        context_length: options.context_length.into(),
+        max_tasks: (width + options.max_waiting) as u64,
+        device: options.device.clone(),
+        quantization: cache.to_owned(),
+        features: vec![
+            features::SAMPLING,
+            features::MIN_P,
+            features::PENALTIES,
+            features::REPETITION_PENALTY,
+            features::SEED,
+            features::MIN_TOKENS,
+            features::IGNORE_EOS,
+        ],
+        notes,
+        ..Card::default()
+    }
+}
