@@ -1,5 +1,6 @@
 //! HTTP: connections, bodies, errors on the wire. Knows hyper; knows no route and no API.
 
+mod bell;
 pub mod body;
 pub mod gzip;
 pub mod read;

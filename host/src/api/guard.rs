@@ -107,7 +107,10 @@ pub fn random_hex() -> String {
     // Two states of one thread share a key but for a step; hashing different values keeps the halves apart.
     let (a, b) = KEYS.get_or_init(|| (RandomState::new(), RandomState::new()));
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("{:016x}{:016x}", a.hash_one((0_u8, n)), b.hash_one((1_u8, n)))
+    // By hand: the formatter takes ten times as long, twice in every request.
+    let bytes = [a.hash_one((0_u8, n)), b.hash_one((1_u8, n))].map(u64::to_be_bytes);
+    let digits = bytes.iter().flatten().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
 }
 
 /// A request of HTTP/1.1 names its host, and none names two (RFC 9112, section 3.2).
@@ -162,6 +165,8 @@ mod tests {
     fn ids_do_not_repeat() {
         let ids: std::collections::HashSet<_> = (0..10_000).map(|_| random_hex()).collect();
         assert_eq!(ids.len(), 10_000);
+        let hex = |id: &String| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
+        assert!(ids.iter().all(hex));
     }
 
     #[test]

@@ -95,6 +95,11 @@ impl Assembler {
         let new = u32::try_from(piece.tokens.len()).unwrap_or(u32::MAX);
         self.usage.completion = self.usage.completion.saturating_add(new);
         self.pending = self.pending.saturating_add(new);
+        if let Some(text) = self.plain(&piece) {
+            self.scores.pass(text.len());
+            show(Shown { text, tokens: std::mem::take(&mut self.pending), scores: &[] });
+            return Progress::Open;
+        }
         self.shown.clear();
         let stopped = if piece.bytes.is_empty() {
             self.tokens(piece.tokens, &piece.more.logprobs)
@@ -120,6 +125,18 @@ impl Assembler {
             self.scores.cut();
         }
         progress
+    }
+
+    /// The text of a piece that can be shown as it came, as nearly every one: whole characters, nothing to look for, nothing
+    /// that waits, and no word of the engine beside it.
+    fn plain<'a>(&self, piece: &Piece<'a>) -> Option<&'a str> {
+        let passes = !piece.bytes.is_empty()
+            && piece.more.finish.is_none()
+            && piece.more.logprobs.chosen.is_empty()
+            && self.stops.is_idle()
+            && self.joiner.is_empty()
+            && self.scores.is_idle();
+        if passes { std::str::from_utf8(piece.bytes).ok() } else { None }
     }
 
     fn show(&mut self, over: bool, show: impl FnOnce(Shown<'_>)) {

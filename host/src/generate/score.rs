@@ -43,6 +43,17 @@ impl Scores {
         self.generated += bytes.len();
     }
 
+    /// Whether none waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// So many bytes were generated and are shown at once, of tokens that are not told.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.generated += bytes;
+        self.shown += bytes;
+    }
+
     /// So many bytes more are shown; answers the scores of the tokens that begin in them.
     pub(super) fn show(&mut self, bytes: usize) -> &[Scored] {
         self.shown += bytes;

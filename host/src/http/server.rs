@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Body;
+use super::bell::Bell;
 use super::socket::{Socket, Watch};
 use super::streams::Streams;
 use super::tls::Certificates;
@@ -129,11 +130,11 @@ async fn converse(socket: TcpStream, tls: Option<TlsAcceptor>, terms: Terms) {
         None => Box::pin(speak_openly(socket, terms)),
     };
     let mut cancelled = pin!(token.cancelled());
-    let mut asked = false;
+    let mut bell: Option<Arc<Bell>> = None;
     let ended = poll_fn(|cx| {
-        // Asked once it wakes this task when it comes true; asking with every token would cost a lock each.
-        let ask = !std::mem::replace(&mut asked, true) || token.is_cancelled();
-        if ask && cancelled.as_mut().poll(cx).is_ready() {
+        // Asked only when it may have come true: asking with every token would cost a lock each.
+        let bell = Bell::of(&mut bell, cx.waker());
+        if bell.rang() && cancelled.as_mut().poll(&mut Context::from_waker(&bell.waker())).is_ready() {
             return Poll::Ready(Ok(()));
         }
         http.as_mut().poll(cx)

@@ -59,9 +59,10 @@ impl Silence {
         Silence { timer: Box::pin(tokio::time::sleep(SILENCE)), set_for: None }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<()> {
+    /// Without a look at the clock: it wakes the task when it is over, and says so itself.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let set = self.set_for.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if set && now < self.timer.deadline().into_std() {
+        if set && !self.timer.is_elapsed() {
             return Poll::Pending;
         }
         self.set_for = Some(cx.waker().clone());
@@ -88,13 +89,11 @@ impl Stream {
         if std::mem::take(&mut self.greet) {
             return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
         }
-        // The moment of delivery: from here on the bytes are the connection's.
-        let now = Instant::now();
-        let Poll::Ready(bytes) = running.poll_bytes(cx, now) else {
-            while self.silence.poll(cx, now).is_ready() {
+        let Poll::Ready((bytes, now)) = running.poll_bytes(cx) else {
+            while self.silence.poll(cx).is_ready() {
                 let over = self.quiet.elapsed() >= SILENCE;
                 if over {
-                    self.quiet = now;
+                    self.quiet = Instant::now();
                 }
                 self.silence.reset(self.quiet + SILENCE);
                 if over {
@@ -118,15 +117,16 @@ impl Stream {
 }
 
 impl Running {
-    /// What waits of any choice, and the tail behind the last of all.
-    fn poll_bytes(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Vec<u8>> {
-        let (mut bytes, mut any) = (Vec::new(), false);
+    /// What waits of any choice, and the tail behind the last of all; and when it was taken.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<(Vec<u8>, Instant)> {
+        let (mut bytes, mut taken) = (Vec::new(), None);
         for Choice { generation, end } in &mut self.choices {
             if end.is_some() {
                 continue;
             }
             let Poll::Ready(ready) = generation.flight().poll_ready(cx) else { continue };
-            any = true;
+            // The moment of delivery: from here on the bytes are the connection's.
+            let now = *taken.get_or_insert_with(Instant::now);
             generation.hand_over(&ready, now);
             if bytes.is_empty() {
                 bytes = ready.bytes;
@@ -137,9 +137,7 @@ impl Running {
                 *end = Some((how, generation.flight().outcome().usage));
             }
         }
-        if !any {
-            return Poll::Pending;
-        }
+        let Some(now) = taken else { return Poll::Pending };
         if self.ends().any(|(end, _)| !end.is_answer()) {
             self.give_up_the_others();
         }
@@ -147,7 +145,7 @@ impl Running {
             let ends: Vec<_> = self.ends().cloned().collect();
             self.tail.write(&ends, &mut bytes);
         }
-        Poll::Ready(bytes)
+        Poll::Ready((bytes, now))
     }
 
     /// How those that have ended did.

@@ -125,13 +125,12 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
     }
 }
 
-/// Gives the heap's free end back to the system. The image was the largest block in it, and the allocator, having learnt
-/// that blocks of this size come, would keep it for as long as the process lives.
+/// Gives what is free of the heap back to the system. The image was the largest block in it; the allocator would keep it
+/// for a second, and give it back only when something else is freed then.
 fn give_back() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: no memory is named; blocks in use stay where they are.
+    // SAFETY: no memory is named; blocks in use stay where they are. Nothing to do where another allocator is in use.
     unsafe {
-        libc::malloc_trim(0);
+        libmimalloc_sys::mi_collect(true);
     }
 }
 

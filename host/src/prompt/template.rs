@@ -11,6 +11,7 @@ mod json;
 mod messages;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 use std::io::Write;
 
@@ -18,6 +19,8 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, Serde, Value as JinjaValue};
 use minijinja::{Environment, Error, ErrorKind, State};
 use serde_json::{Map, Value};
+
+use variables::Variables;
 
 /// Work that one rendering may do: instructions, and one per 64 bytes produced (bounds memory to 256 MiB). A conversation
 /// of 1,000 messages needs about 100,000.
@@ -107,8 +110,8 @@ pub(super) struct TemplateSource {
 /// A compiled template.
 pub(super) struct Template {
     env: Environment<'static>,
-    bos_token: String,
-    eos_token: String,
+    bos_token: JinjaValue,
+    eos_token: JinjaValue,
 }
 
 impl Template {
@@ -128,7 +131,7 @@ impl Template {
             env.add_template_owned(name, without_generation_tags(&text))
                 .map_err(|e| TemplateError::Compile(describe(&e)))?;
         }
-        Ok(Self { env, bos_token: source.bos_token, eos_token: source.eos_token })
+        Ok(Self { env, bos_token: source.bos_token.into(), eos_token: source.eos_token.into() })
     }
 
     pub(super) fn render(&self, messages: &[Value], options: &ChatOptions) -> Result<String, TemplateError> {
@@ -137,7 +140,7 @@ impl Template {
         }
         let mut messages = messages::prepare(messages);
         if options.continue_final {
-            messages::mark_final(&mut messages).map_err(TemplateError::Continue)?;
+            messages::mark_final(messages.to_mut()).map_err(TemplateError::Continue)?;
         }
         let tools =
             options.tools.as_ref().filter(|tools| tools.as_array().is_none_or(|list| !list.is_empty()));
@@ -150,19 +153,16 @@ impl Template {
 
     fn variables(&self, messages: &[Value], tools: Option<&Value>, options: &ChatOptions) -> JinjaValue {
         let now = options.now;
-        let date = JinjaValue::from_function(move |format: String| date::format(&format, now));
-        let own = [
-            ("messages", Serde(messages).into()),
-            ("tools", Serde(tools).into()),
-            ("add_generation_prompt", options.add_generation_prompt.into()),
-            ("bos_token", self.bos_token.as_str().into()),
-            ("eos_token", self.eos_token.as_str().into()),
-            ("strftime_now", date),
-        ];
-        // Transformers always defines it; templates test it for none.
-        let documents = [("documents", JinjaValue::from(()))];
-        let extra = options.extra.iter().map(|(name, value)| (name.as_str(), JinjaValue::from(Serde(value))));
-        JinjaValue::from_pairs(documents.into_iter().chain(extra).chain(own))
+        let extra = options.extra.iter().map(|(name, value)| (name.clone(), Serde(value).into()));
+        JinjaValue::from_object(Variables {
+            messages: Serde(messages).into(),
+            tools: Serde(tools).into(),
+            add_generation_prompt: options.add_generation_prompt.into(),
+            bos_token: self.bos_token.clone(),
+            eos_token: self.eos_token.clone(),
+            strftime_now: JinjaValue::from_function(move |format: String| date::format(&format, now)),
+            extra: extra.collect(),
+        })
     }
 
     fn run(&self, variables: JinjaValue, tools: bool, limit: usize) -> Result<String, TemplateError> {

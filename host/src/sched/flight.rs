@@ -40,6 +40,9 @@ pub enum Mode {
 /// Bytes above which a client that does not read counts as slow: also the most that is handed over at once, so that what
 /// counts as delivered is not far ahead of the client.
 const PART: usize = 64 * 1024;
+/// Where more than the smaller of these was handed over at once, the engine runs ahead, and the next bytes begin with as much
+/// memory, up to the larger: growing to it would copy them several times. A single frame gets what it needs and no more.
+const AT_ONCE: std::ops::Range<usize> = 1024..16 * 1024;
 /// A full stream whose client took bytes this recently is one whose engine runs ahead: the engine pauses for a moment.
 const AHEAD: Duration = Duration::from_millis(100);
 /// How far over its limit a stream may grow, in limits, while its client is given time to read on.
@@ -61,6 +64,8 @@ struct State {
     bytes: Vec<u8>,
     /// How much of `bytes` was handed over already.
     taken: usize,
+    /// With how much memory the next ones begin.
+    room: usize,
     /// How many of the others are counted among those of all streams.
     counted: usize,
     tokens: u32,
@@ -119,6 +124,7 @@ impl Flight {
             live: Some(Live { assembler, consumer }),
             bytes: Vec::new(),
             taken: 0,
+            room: 0,
             counted: 0,
             tokens: 0,
             stamps: Vec::new(),
@@ -174,6 +180,9 @@ impl Flight {
         }
         let Live { assembler, consumer } = live;
         let (bytes, mut shown) = (&mut state.bytes, 0);
+        if bytes.capacity() == 0 {
+            bytes.reserve(state.room);
+        }
         if !piece.more.prompt_logprobs.is_empty() {
             consumer.write(Event::Prompt(piece.more.prompt_logprobs), bytes);
         }
@@ -267,6 +276,7 @@ impl Flight {
         }
         state.waiting_since = None;
         let mut bytes = std::mem::take(&mut state.bytes);
+        state.room = if bytes.len() < AT_ONCE.start { 0 } else { bytes.len().min(AT_ONCE.end) };
         bytes.drain(..std::mem::take(&mut state.taken));
         self.count(&mut state);
         Poll::Ready(Ready { bytes, tokens: std::mem::take(&mut state.tokens), end: state.end.clone() })

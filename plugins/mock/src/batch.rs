@@ -45,6 +45,8 @@ pub(crate) struct Batch {
     /// A task in progress was asked for something that is looked for before each step.
     tricks: bool,
     block_size: u64,
+    /// KV-cache blocks of all runs.
+    blocks: u64,
 }
 
 impl Batch {
@@ -63,6 +65,7 @@ impl Batch {
             tricks: false,
             pace: options.pace_ns(),
             block_size: options.kv_block_size,
+            blocks: 0,
         }
     }
 
@@ -72,6 +75,7 @@ impl Batch {
         run.cached = self.cache.take(&task.cache_salt, &task.adapter, &task.tokens, now);
         run.start(now, self.pace);
         self.tricks |= run.order.slow_step_ms > 0 || run.order.push_from_thread || run.order.unknown_finish;
+        self.blocks += run.tokens().div_ceil(self.block_size);
         self.runs.push(run);
     }
 
@@ -139,6 +143,7 @@ impl Batch {
     pub(crate) fn clear(&mut self, now: u64) {
         self.cache.clear(now);
         self.runs.clear();
+        self.blocks = 0;
         self.late.clear();
         self.over.clear();
         self.tray.clear();
@@ -151,7 +156,7 @@ impl Batch {
 
     /// KV-cache blocks in use.
     pub(crate) fn blocks(&self) -> u64 {
-        self.runs.iter().map(|run| run.tokens().div_ceil(self.block_size)).sum()
+        self.blocks
     }
 
     /// Tokens in the prefix cache.
@@ -197,7 +202,7 @@ impl Batch {
         }
         let mut fault = None;
         let mut ticked = false;
-        runs.retain_mut(|run| {
+        let mut turn = |run: &mut Run| {
             if fault.is_some() || run.due(self.tick) > now {
                 return true;
             }
@@ -228,7 +233,16 @@ impl Batch {
                 over.push(task);
             }
             stays
+        };
+        let mut blocks = 0;
+        runs.retain_mut(|run| {
+            let stays = turn(run);
+            if stays {
+                blocks += run.tokens().div_ceil(self.block_size);
+            }
+            stays
         });
+        self.blocks = blocks;
         self.tricks &= !runs.is_empty();
         if ticked {
             self.tick = next_beat(self.tick, self.pace, now);

@@ -77,9 +77,9 @@ pub(super) struct Frames {
     labels: Arc<Labels>,
     include_usage: bool,
     choice: Choice,
-    /// A text event up to its JSON string.
+    /// A text event up to its text, with the quote in front of it.
     before: Vec<u8>,
-    /// And behind it.
+    /// And behind it, from the quote on.
     after: Vec<u8>,
     greeted: bool,
     /// Log-probabilities of the prompt, until they are told.
@@ -104,7 +104,7 @@ impl Frames {
         };
         // The template is a frame with a mark for its text, cut at the mark: one place knows what a frame looks like.
         // No name has the mark: a control character is escaped.
-        const MARK: &[u8] = b"\"\\u0002\"";
+        const MARK: &[u8] = b"\\u0002";
         let mut whole = Vec::with_capacity(FRAME);
         frames.chunk(Some("\u{2}"), None, None, &mut whole);
         if let Some(at) = whole.windows(MARK.len()).rposition(|part| part == MARK) {
@@ -151,10 +151,16 @@ impl Frames {
             None if text.is_empty() => {}
             None => {
                 // At once for the whole frame, and in few steps for those that follow unread.
-                out.reserve(self.before.len() + self.after.len() + text.len() + 2);
+                out.reserve(self.before.len() + self.after.len() + text.len());
                 out.extend_from_slice(&self.before);
-                // Writing to a vector cannot fail, and a text is always JSON.
-                serde_json::to_writer(&mut *out, text).unwrap_or_default();
+                if is_plain(text) {
+                    out.extend_from_slice(text.as_bytes());
+                } else {
+                    out.pop();
+                    // Writing to a vector cannot fail, and a text is always JSON.
+                    serde_json::to_writer(&mut *out, text).unwrap_or_default();
+                    out.pop();
+                }
                 out.extend_from_slice(&self.after);
             }
             Some(vocabulary) => {
@@ -212,8 +218,13 @@ impl Tail for Last {
     }
 }
 
-/// About as long as a frame is.
-const FRAME: usize = 256;
+/// Whether a text is written in JSON as it is, as most are.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+}
+
+/// Somewhat longer than a frame is.
+const FRAME: usize = 320;
 
 /// The object of an event. Its fields are in the order of the API's own.
 #[derive(Serialize)]

@@ -79,13 +79,14 @@ pub(super) fn check(fields: &mut Fields) -> Result<(), ApiError> {
         }
     }
     for name in ONLY {
-        let (value, neutral) = (fields.take(name), only(name));
+        let Some(value) = fields.take(name) else { continue };
+        let neutral = only(name);
         // 1 and 1.0 are one value.
         let same = |value: &Value| match (value.as_f64(), neutral.as_ref().and_then(Value::as_f64)) {
             (Some(a), Some(b)) => a == b,
             _ => Some(value) == neutral.as_ref(),
         };
-        if let Some(value) = value.filter(|value| !same(value)) {
+        if !same(&value) {
             let shown: String = value.to_string().chars().take(80).collect();
             let only = neutral.unwrap_or_default();
             return Err(unsupported(name, format_args!("{shown}; this version has {only} only")));

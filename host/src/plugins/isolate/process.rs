@@ -17,6 +17,10 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+/// How much of the address space the child's heap takes ahead, in KiB, where that space is bounded: by itself it would be
+/// 1 GiB at once.
+const RESERVE: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "65536");
+
 /// How a child is started.
 pub(super) struct Start<'a> {
     /// Variables that the plugin needs.
@@ -45,7 +49,7 @@ impl Process {
         command.arg0("cascadia-host").arg("plugin-run");
         command.args(["--parent", &std::process::id().to_string(), "--level", start.level.as_str()]);
         if let Some(bytes) = start.memory {
-            command.args(["--memory", &bytes.to_string()]);
+            command.args(["--memory", &bytes.to_string()]).env(RESERVE.0, RESERVE.1);
         }
         command.envs(start.env.iter().copied());
         // The socket and the image come as input and output; the child moves them. A group of its own keeps the

@@ -1,13 +1,20 @@
 //! Messages on their way into a template: two repairs, and the mark by which the final message is left open.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 /// Stands behind the text of the final message while it is rendered. The trailing space shows whether the template trims
 /// content: then it is gone, and the text in front must be trimmed too. From a private-use plane, so no text has it.
 const MARK: &str = "\u{10fff0}cascadia\u{10fff1} ";
 
-/// Copies the messages and repairs them, see [`super`].
-pub(super) fn prepare(messages: &[Value]) -> Vec<Value> {
+/// The messages, repaired where they need it, see [`super`].
+pub(super) fn prepare(messages: &[Value]) -> Cow<'_, [Value]> {
+    let calls =
+        |message: &Value| message.as_object().is_some_and(|m| m.keys().any(|key| key == "tool_calls"));
+    if !messages.iter().any(calls) {
+        return Cow::Borrowed(messages);
+    }
     let mut out = messages.to_vec();
     for message in out.iter_mut().filter_map(Value::as_object_mut) {
         let absent = match message.get("tool_calls") {
@@ -29,7 +36,7 @@ pub(super) fn prepare(messages: &[Value]) -> Vec<Value> {
             }
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// Puts the mark behind the final message's text.
