@@ -106,7 +106,7 @@ fn what_cannot_be_served_exactly_is_refused_with_the_way_out_and_nothing_is_writ
         assert_eq!(listed(cache.path()), [] as [&Path; 0]);
         Ok(())
     };
-    refused(&fixture("gemma2-gguf/model.gguf"), &["gemma2 caps its attention scores", "with cb or without"])?;
+    refused(&fixture("gemma2-gguf/model.gguf"), &["gemma2 caps its attention scores", "choose another"])?;
     refused(&fixture("gemma2-hf"), &["gemma2 caps its attention scores"])?;
     let folder = files.path().join("mamba");
     std::fs::create_dir(&folder)?;

@@ -3,8 +3,8 @@
 //! Ignored where plain cargo runs: neither the wheels nor g++ are needed there.
 
 use super::*;
-use crate::ffi::system::System;
-use crate::locate;
+use cascadia_ov_base::locate;
+use cascadia_ov_base::system::System;
 
 mod assisted;
 mod sampling;
@@ -36,7 +36,7 @@ fn runtime() -> locate::Runtime {
 
 fn shim() -> Arc<Shim> {
     let runtime = runtime();
-    let shim = locate::shim(&beside(), runtime.build).unwrap();
+    let shim = locate::shim(&beside(), "ov_genai", runtime.build).unwrap();
     Shim::load(&System, &runtime, &shim).unwrap()
 }
 

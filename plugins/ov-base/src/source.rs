@@ -11,13 +11,22 @@ use cascadia_ov_ir::{self as ov_ir, Inspection, MANIFEST, Manifest, XML};
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, Progress, Result};
 
-use crate::options::Options;
-
 mod compiled;
+
+/// Where compiled models are kept, and what they are compiled for.
+#[derive(Debug, Clone, Default)]
+pub struct Keep {
+    /// The folder; the user's own cache folder where none.
+    pub cache_dir: Option<PathBuf>,
+    /// GB that they may have together; 0: no bound.
+    pub cache_limit: u64,
+    /// Most tokens of prompt and answer together; 0: what the model's files say.
+    pub context_length: u32,
+}
 
 /// Who reads GGUF files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loader {
+pub enum Loader {
     /// We compile them, exactly.
     Own,
     /// The library, which rounds some weights; for families that we do not have.
@@ -26,7 +35,7 @@ pub(crate) enum Loader {
 
 /// What a model path turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// A folder with a network.
     Network,
     /// A GGUF file for the library's own loader.
@@ -37,10 +46,10 @@ pub(crate) enum Source {
 
 /// What the library opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ready {
-    pub(crate) path: PathBuf,
+pub struct Ready {
+    pub path: PathBuf,
     /// What an operator should know of the weights.
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
 }
 
 impl Source {
@@ -48,7 +57,7 @@ impl Source {
     ///
     /// # Errors
     /// It is nothing of that kind, is cut short, or is a model that this engine cannot serve; with the way out.
-    pub(crate) fn of(path: &Path, loader: Loader) -> Result<Source> {
+    pub fn of(path: &Path, loader: Loader) -> Result<Source> {
         if path.is_dir() {
             return folder(path);
         }
@@ -75,7 +84,7 @@ impl Source {
     ///
     /// # Errors
     /// Something cannot be read or written, or the host wants the build to end.
-    pub(crate) fn ready(self, path: &Path, options: &Options, progress: &Progress) -> Result<Ready> {
+    pub fn ready(self, path: &Path, keep: &Keep, progress: &Progress) -> Result<Ready> {
         let note = match self {
             Source::Network => None,
             Source::Library => Some(
@@ -83,7 +92,7 @@ impl Source {
                  weights (Q4_1 among them): answers differ from those of engines that read them exactly"
                     .to_owned(),
             ),
-            Source::Compile => return compiled::ready(path, options, progress),
+            Source::Compile => return compiled::ready(path, keep, progress),
         };
         Ok(Ready { path: path.to_owned(), note })
     }
@@ -118,14 +127,13 @@ fn compilable(path: &Path) -> Result<Source> {
     }
 }
 
-/// All of this engine's generations go through paged attention, with `cb` and without.
 fn pageable(path: &Path, family: &str, paged: bool) -> Result<()> {
     if paged {
         return Ok(());
     }
     let message = format!(
         "model {}: {family} caps its attention scores, which OpenVINO's paged attention does not; this engine cannot \
-         serve it, with cb or without; choose another model or engine",
+         serve it; choose another model or engine",
         path.display()
     );
     Err(Error::new(code::UNSUPPORTED, message))
@@ -138,11 +146,9 @@ fn missing(path: &Path, what: &str) -> Error {
 /// The compiler's refusal, with the way out that only we know.
 fn refused(error: &ov_ir::Error) -> Error {
     let (code, hint) = match error {
-        ov_ir::Error::Unsupported { .. } => (
-            code::UNSUPPORTED,
-            "; a folder that OpenVINO's own tools have converted is served as it is, and --gguf-loader library hands a \
-             GGUF file to OpenVINO GenAI's loader, which rounds some weights",
-        ),
+        ov_ir::Error::Unsupported { .. } => {
+            (code::UNSUPPORTED, "; a folder that OpenVINO's own tools have converted is served as it is")
+        }
         ov_ir::Error::Cancelled { .. } => (code::CANCELLED, ""),
         ov_ir::Error::Io { source, .. } => match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => (

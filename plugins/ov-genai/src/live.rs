@@ -1,13 +1,16 @@
 //! Exactness through the real library: what its paged attention computes from our networks, against logits that numpy
 //! computed from the same files in f64 (`plugins/ov-ir/reference`).
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::*;
-use crate::ffi::{Shim, system::System};
-use crate::locate;
+use cascadia_ov_base::{locate, system::System};
+use cascadia_ov_ir as ov_ir;
+
+use crate::ffi::Shim;
 use crate::pipeline::{self, Pipeline, Profile, Progress, Sampling, Token};
 
 /// Families, and between them every quantization type that we know; none with capped scores.
@@ -27,13 +30,47 @@ const MODELS: [&str; 13] = [
     "smollm3-hf",
 ];
 
+/// The compiler's tiny models: one of each family.
+fn model(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ov-ir/tests/models").join(name);
+    let file = folder.join("model.gguf");
+    if file.is_file() { file } else { folder }
+}
+
+/// A folder of its own, gone when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("cascadia-ov-genai-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    /// A tiny model, compiled into a folder.
+    fn compiled(&self, name: &str) -> PathBuf {
+        let folder = self.0.join(name);
+        let target = ov_ir::Target::Folder(folder.clone());
+        let request =
+            ov_ir::Request { source: model(name), target, layers: None, quantize: None, context: None };
+        ov_ir::compile(&request, &mut ()).unwrap();
+        folder
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
 fn shim() -> Arc<Shim> {
     // target/PROFILE/deps/this
     let beside = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
     let cache = beside.join("ov-genai-cache");
     let search = locate::Search { explicit: None, beside: &beside, site_packages: &[], cache: &cache };
     let runtime = locate::find(&search).unwrap();
-    let shim = locate::shim(&beside, runtime.build).unwrap();
+    let shim = locate::shim(&beside, "ov_genai", runtime.build).unwrap();
     Shim::load(&System, &runtime, &shim).unwrap()
 }
 
@@ -107,7 +144,7 @@ fn every_family_chooses_the_tokens_of_the_reference() {
     let (shim, scratch) = (shim(), Scratch::new("exact"));
     for name in MODELS {
         let case = case(name);
-        let mut pipeline = open(&shim, scratch.compiled(name, None));
+        let mut pipeline = open(&shim, scratch.compiled(name));
         // Every beginning of the sequence at once: they share blocks, and each has its own length in one batch.
         let prompts: Vec<&[u32]> = (1..=case.ids.len()).map(|n| &case.ids[..n]).collect();
         for (at, (found, row)) in answers(&mut pipeline, &prompts, 1).iter().zip(&case.logits).enumerate() {

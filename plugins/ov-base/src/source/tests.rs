@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-mod live;
-
 /// The compiler's tiny models: one of each family.
 fn model(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ov-ir/tests/models").join(name);
@@ -20,7 +18,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("cascadia-ov-genai-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("cascadia-ov-base-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Scratch(path)
     }
@@ -94,7 +92,7 @@ fn a_family_that_is_not_supported_is_named_with_the_way_out() {
     fs::write(&file, bytes).unwrap();
     let error = refusal(&file);
     assert_eq!(error.code, code::UNSUPPORTED);
-    for word in ["rwkv6", "--gguf-loader library", "m.gguf"] {
+    for word in ["rwkv6", "converted is served", "m.gguf"] {
         assert!(error.message.contains(word), "{word} in {}", error.message);
     }
 }
