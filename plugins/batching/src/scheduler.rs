@@ -10,6 +10,8 @@
 mod admit;
 mod commit;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};

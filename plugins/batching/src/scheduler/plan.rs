@@ -1,7 +1,7 @@
 //! What the next step computes: one row for everyone who decodes, drafts where there is room, then prompts.
 
 use super::admit::Entrance;
-use super::{Scheduler, trim};
+use super::{Scheduler, insert, trim};
 use crate::batch::{Batch, BlockCopy, Part};
 use crate::drafts::Drafts;
 
@@ -91,6 +91,7 @@ impl Scheduler {
         if let Some(copy) = self.store.take() {
             sequence.source = Some((at, own));
             sequence.table[at] = copy;
+            sequence.named = sequence.named.min(at);
             return true;
         }
         // The block cannot have children in the index: they would be cached, and then there would be one to take.
@@ -141,27 +142,34 @@ impl Scheduler {
             }
             open &= self.running.len() < self.limits.sequences;
             let waiting = self.waiting.get(next).copied().filter(|_| open);
-            match (running, waiting) {
+            let slot = match (running, waiting) {
                 (running, Some((rank, slot))) if running.is_none_or(|(other, _)| rank < other) => {
                     match self.admit(slot) {
                         Entrance::In => {
                             self.waiting.remove(next);
-                            self.running.insert(place, (rank, slot));
+                            insert(&mut self.running, rank, slot);
                         }
-                        Entrance::Shares => next += 1,
-                        Entrance::NoRoom => open = false,
+                        Entrance::Shares => {
+                            next += 1;
+                            continue;
+                        }
+                        Entrance::NoRoom => {
+                            open = false;
+                            continue;
+                        }
                     }
+                    slot
                 }
-                (Some((_, slot)), _) => {
-                    let sequence = self.at(slot);
-                    let rows = left.min(sequence.tokens.len() - sequence.computed);
-                    if self.make_ready(slot) {
-                        self.push_part(slot, rows);
-                        left -= rows;
-                    }
-                    place += 1;
-                }
+                (Some((_, slot)), _) => slot,
                 (None, _) => break,
+            };
+            // Either stood here, or came in before those who stand here.
+            place += 1;
+            let sequence = self.at(slot);
+            let rows = left.min(sequence.tokens.len() - sequence.computed);
+            if self.make_ready(slot) {
+                self.push_part(slot, rows);
+                left -= rows;
             }
         }
     }
@@ -214,6 +222,9 @@ impl Scheduler {
             if let Some((at, block)) = sequence.source.take() {
                 let copy = std::mem::replace(&mut sequence.table[at], block);
                 self.store.release(copy);
+                if self.store.index.names(block) {
+                    sequence.named = at + 1;
+                }
             }
             let needed = sequence.tokens.len().div_ceil(self.limits.block_size);
             trim(&mut self.store, sequence, needed);

@@ -1,0 +1,1 @@
+//! Ten million tokens with the null backend; memory and blocks stay where they are.
