@@ -10,6 +10,9 @@ use parking_lot::Mutex;
 
 use crate::entry::Scope;
 
+#[cfg(test)]
+mod tests;
+
 /// What changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {

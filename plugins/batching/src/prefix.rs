@@ -11,6 +11,9 @@ use std::sync::Arc;
 use crate::blocks::Block;
 use crate::entry::Scope;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) struct Index {
     by_hash: HashMap<u64, Block, BuildHasherDefault<DefaultHasher>>,
     /// By block.

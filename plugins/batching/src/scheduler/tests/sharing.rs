@@ -204,3 +204,18 @@ fn without_the_prefix_cache_nothing_stays() {
     assert_eq!(rig.scheduler.log().read(1, 10), []);
     assert_eq!(rig.scheduler.load().free, 16);
 }
+
+#[test]
+fn texts_of_one_hash_cost_a_hit_and_no_wrong_answer() {
+    let mut rig = Rig::new(limits());
+    rig.add(entry(1, &text(12), 2)).unwrap();
+    rig.add(entry(2, &[30; 12], 2)).unwrap();
+    let of = |rig: &Rig, id| rig.scheduler.by_id[&Id(id)];
+    let hashes = rig.scheduler.at(of(&rig, 1)).hashes.clone();
+    let second = of(&rig, 2);
+    rig.scheduler.at_mut(second).hashes = hashes;
+    rig.run();
+    assert_eq!(rig.cached[&Id(2)], 0);
+    // The text is the plain one (the rig compares); its blocks are not indexed.
+    assert_eq!(rig.scheduler.load().cached, 3);
+}

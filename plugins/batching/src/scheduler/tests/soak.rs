@@ -41,7 +41,7 @@ impl Dice {
 #[ignore = "takes a minute in release; run it after a change to what lives longer than a step"]
 fn ten_million_tokens_leave_memory_and_blocks_where_they_were() {
     // Too few blocks for all that run, so that sequences give way too.
-    let limits = Limits { blocks: 320, sequences: 32, waiting: 64, ..Limits::default() };
+    let limits = Limits { blocks: 96, sequences: 32, waiting: 64, ..Limits::default() };
     let mut backend = Backend::new(limits.blocks, limits.block_size);
     let mut scheduler = Scheduler::new(limits).unwrap();
     let log = scheduler.log();
