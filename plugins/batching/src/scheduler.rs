@@ -195,7 +195,8 @@ impl Scheduler {
         &self.admitted
     }
 
-    /// The earliest deadline of the sequences that live: an engine that waits plans again then.
+    /// No deadline of a living sequence passes before this: an engine that waits plans again then. It may be that of one
+    /// that has ended since the last plan.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         (self.next_deadline_ns < u64::MAX).then_some(self.next_deadline_ns)
