@@ -46,8 +46,6 @@ pub struct Scheduler {
     out: Vec<usize>,
     expired: Vec<Id>,
     admitted: Vec<Admitted>,
-    /// Whether the plan at work made a sequence give way; it lets nobody in then.
-    gave_way: bool,
     load: Load,
     /// Buffers of `plan`.
     turn: Vec<usize>,
@@ -89,7 +87,6 @@ impl Scheduler {
             out: Vec::new(),
             expired: Vec::new(),
             admitted: Vec::new(),
-            gave_way: false,
             load: Load::default(),
             turn: Vec::new(),
             hits: Vec::new(),

@@ -17,7 +17,9 @@ pub(super) enum Entrance {
 
 impl Scheduler {
     /// Lets a waiting sequence in if there are blocks for all its tokens: those of the index that fit, and new ones. With
-    /// others running one block for each of them is left over, so that they need not give way at once.
+    /// others running one block for each of them is left over, so that they need not give way at once. (One of these is
+    /// for the copy of the last block where the index has everything; where none runs, `make_ready` needs no copy.) One that
+    /// gave way in this plan needs more than it gave, and does not come in again.
     pub(super) fn admit(&mut self, slot: usize) -> Entrance {
         self.find_hits(slot);
         if self.is_under_way(slot) {
@@ -28,10 +30,8 @@ impl Scheduler {
         let sequence = self.sequences[slot].as_mut().expect("a slot in a list has a sequence");
         let length = sequence.tokens.len();
         let fresh = self.limits.blocks_for(length) - self.hits.len();
-        // Where the index has everything, the last row is computed all the same, into a copy of the last block.
-        let copy = usize::from(self.hits.len() * size >= length && !self.running.is_empty());
         let cached = self.hits.iter().filter(|block| self.store.pool.refs(**block) == 0).count();
-        if fresh + copy + self.running.len() > self.store.available() - cached {
+        if fresh + self.running.len() > self.store.available() - cached {
             return Entrance::NoRoom;
         }
         for block in &self.hits {
@@ -85,9 +85,7 @@ impl Scheduler {
         // PANIC: as above.
         let sequence = self.sequences[slot].as_mut().expect("a slot in a list has a sequence");
         give_back(&mut self.store, sequence);
-        sequence.closed = !self.limits.prefix;
         insert(&mut self.waiting, rank, slot);
         self.load.preemptions += 1;
-        self.gave_way = true;
     }
 }

@@ -15,7 +15,6 @@ impl Scheduler {
         self.store.now_ns = now_ns;
         self.admitted.clear();
         self.expire(now_ns);
-        self.gave_way = false;
         self.plan_tokens(drafts);
         self.plan_prompts();
         self.batch()
@@ -131,7 +130,7 @@ impl Scheduler {
         let most = if self.turn.is_empty() { self.limits.rows } else { self.limits.rows_beside };
         let mut left = most.min(self.limits.rows - self.batch.ids.len());
         let (mut place, mut next) = (0, 0);
-        let mut open = !self.gave_way;
+        let mut open = true;
         while left > 0 {
             let running = self.running.get(place).copied();
             if let Some((_, slot)) = running

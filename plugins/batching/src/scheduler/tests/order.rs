@@ -135,6 +135,21 @@ fn one_that_does_not_fit_yet_is_not_overtaken_by_smaller_ones() {
 }
 
 #[test]
+fn who_is_let_in_leaves_a_block_for_each_that_runs() {
+    let second = |tokens: usize| {
+        let mut rig = Rig::new(small());
+        rig.add(entry(1, &[1; 8], 10)).unwrap();
+        rig.step();
+        rig.add(entry(2, &vec![2; tokens], 2)).unwrap();
+        rig.plan();
+        ids(&rig.scheduler).contains(&2)
+    };
+    // The first holds three of eight blocks by then.
+    assert!(second(16));
+    assert!(!second(17));
+}
+
+#[test]
 fn the_youngest_of_the_lowest_priority_gives_way_and_its_text_stays() {
     let mut rig = Rig::new(small());
     for (id, priority) in [(1, 0), (2, 1), (3, 0)] {

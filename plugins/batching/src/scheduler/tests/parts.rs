@@ -181,3 +181,31 @@ fn a_waiting_sequence_and_one_in_a_step_have_no_state() {
     scheduler.abandon();
     assert_eq!(scheduler.state(Id(1)).map(|state| state.blocks.len()), Some(2));
 }
+
+#[test]
+fn drafts_take_no_block_that_a_running_sequence_may_need() {
+    let mut scheduler = Scheduler::new(Limits { blocks: 3, ..limits() }).unwrap();
+    scheduler.add(entry(1, &[1; 7], 5), 1).unwrap();
+    scheduler.plan(1, &mut NoDrafts).unwrap();
+    scheduler.commit(&[Outcome::Token { accepted: 0, token: 50 }]).unwrap();
+    let batch = scheduler.plan(1, &mut Fixed(&[60, 61])).unwrap();
+    assert_eq!(batch.ids, [50]);
+}
+
+#[test]
+fn drafts_leave_rows_to_prompts() {
+    let mut scheduler = started(entry(1, &[7, 8], 20));
+    scheduler.add(entry(2, &[1; 12], 2), 1).unwrap();
+    let batch = scheduler.plan(1, &mut Fixed(&[60; 10])).unwrap();
+    let rows: Vec<u32> = batch.parts.iter().map(|part| part.rows).collect();
+    assert_eq!(rows, [1 + 3, 4]);
+}
+
+#[test]
+fn a_restored_prompt_is_scored_behind_its_positions_only() {
+    let mut scheduler = Scheduler::new(limits()).unwrap();
+    scheduler.restore(Entry { score: true, ..entry(1, &[1; 10], 5) }, 5, 1).unwrap();
+    scheduler.preempt_last();
+    let part = scheduler.plan(1, &mut NoDrafts).unwrap().parts[0];
+    assert_eq!((part.past, part.rows, part.scored_from, part.scored), (0, 8, 5, 3));
+}

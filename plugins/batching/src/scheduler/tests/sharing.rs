@@ -219,3 +219,17 @@ fn texts_of_one_hash_cost_a_hit_and_no_wrong_answer() {
     // The text is the plain one (the rig compares); its blocks are not indexed.
     assert_eq!(rig.scheduler.load().cached, 3);
 }
+
+#[test]
+fn nobody_waits_for_blocks_that_will_not_be_kept() {
+    let mut rig = Rig::new(limits());
+    rig.add(entry(1, &text(24), 3)).unwrap();
+    rig.step();
+    rig.scheduler.forget();
+    rig.add(entry(2, &text(24), 3)).unwrap();
+    rig.step();
+    rig.step();
+    rig.step();
+    assert!(rig.scheduler.state(Id(1)).is_some() && rig.scheduler.state(Id(2)).is_some());
+    rig.run();
+}
