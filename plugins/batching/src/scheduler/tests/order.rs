@@ -246,3 +246,16 @@ proptest! {
         prop_assert_eq!(rig.done.len(), sequences);
     }
 }
+
+#[test]
+fn a_scheduler_may_move_to_another_thread_and_its_log_be_read_there() {
+    let mut scheduler = Scheduler::new(small()).unwrap();
+    let log = scheduler.log();
+    let worker = std::thread::spawn(move || {
+        scheduler.add(entry(1, &[1; 8], 1), 1).unwrap();
+        scheduler.plan(1, &mut NoDrafts).unwrap();
+        scheduler.commit(&[crate::Outcome::Ended { accepted: 0 }]).unwrap();
+    });
+    worker.join().unwrap();
+    assert_eq!(log.read(1, 10).len(), 1);
+}
