@@ -1,3 +1,5 @@
+//! The ring and its numbers, and the picture beside it.
+
 use super::*;
 
 /// A log of 8 blocks of 2 tokens that keeps three events.

@@ -1,3 +1,5 @@
+//! Hits are believed for what they are, never for their hash.
+
 use super::*;
 
 fn scope(salt: &str) -> Arc<Scope> {
