@@ -102,3 +102,33 @@ fn texts_are_those_of_single_runs_beside_others_preempted_shared_and_around_canc
     assert_eq!(ov_runtime::blocks(&metrics, "held"), 0.0);
     Ok(())
 }
+
+#[test]
+fn guesses_from_the_text_so_far_are_counted_and_change_no_text() -> Result<()> {
+    // Beyond its end it repeats itself, as small models do.
+    let ask = ask("Count from one to five, three times.", &json!({"max_tokens": 80, "ignore_eos": true}));
+    let run = |options: &[&str]| -> Result<Option<(String, f64, f64)>> {
+        let Some(host) = ov_runtime::host(&[&["--profile", "exact"], options].concat()) else {
+            return Ok(None);
+        };
+        let text = host.post(CHAT, &ask)?.content();
+        let metrics = host.quiet();
+        let own = |name: &str, labels: &[(&str, &str)]| {
+            metrics.sum(&format!("cascadia_plugin_ov_runtime_{name}"), labels)
+        };
+        let (accepted, rejected) = match options {
+            [] => (0.0, 0.0),
+            _ => {
+                let of = |outcome| own("draft_tokens_total", &[("outcome", outcome)]);
+                (of("accepted"), of("rejected"))
+            }
+        };
+        // The trial of the host is a step too; each step gave one token and those that held.
+        assert_eq!(own("step_rows_count", &[]) - 1.0 + accepted, 80.0, "{accepted} held, {rejected} did not");
+        Ok(Some((text, accepted, own("step_rows_count", &[]))))
+    };
+    let (Some(plain), Some(guessed)) = (run(&[])?, run(&["--cb-prompt-lookup"])?) else { return Ok(()) };
+    assert_eq!(plain.0, guessed.0);
+    assert!(guessed.1 > 0.0 && guessed.2 < plain.2, "{guessed:?}");
+    Ok(())
+}

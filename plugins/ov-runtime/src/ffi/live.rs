@@ -39,6 +39,24 @@ fn smol() -> PathBuf {
     cascadia_ov_ir::compile(&request, &mut ()).unwrap().folder.join(cascadia_ov_ir::XML)
 }
 
+/// With what a block was filled before, the cache as the device likes it best.
+fn answer(fill: u8) -> Vec<i64> {
+    let mut model = Model::open(&shim(), &smol(), "CPU", &[]).unwrap();
+    model.allocate(4).unwrap();
+    (0..4).for_each(|block| model.fill_block(block, fill).unwrap());
+    let mut seq = Seq { tokens: FRANCE.into(), past: 0, first: 1 };
+    for _ in 0..PARIS.len() {
+        step(&mut model, &mut [&mut seq], true);
+    }
+    seq.tokens
+}
+
+#[test]
+#[ignore = "needs cargo xtask build and the model"]
+fn what_was_in_a_block_before_does_not_show_in_the_devices_own_precision() {
+    assert_eq!(answer(0xff), answer(0));
+}
+
 fn exact() -> Vec<(String, String)> {
     [
         ("INFERENCE_PRECISION_HINT", "f32"),
