@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use crate::ov_genai;
 
+#[path = "../../plugins/ov-ir/tests/it/split.rs"]
+mod split;
+
 #[test]
 fn sixteen_greedy_texts_at_once_are_those_of_single_runs_and_giving_up_five_changes_none() -> Result<()> {
     let Some(host) = ov_genai::host(&["--cb", "--profile", "exact", "--max-concurrent", "16"]) else {
@@ -161,6 +164,33 @@ fn the_served_greedy_text_of_each_family_is_that_of_the_reference() -> Result<()
         );
     }
     says_how_weights_are_kept(&host);
+    Ok(())
+}
+
+#[test]
+fn a_model_split_over_files_is_served_by_its_first_and_refused_by_another() -> Result<()> {
+    let files = TempDir::new();
+    let case: Value = serde_json::from_slice(&std::fs::read(fixture("llama-gguf").join("case.json"))?)?;
+    let whole = with_letters("llama-gguf", 64, files.path())?;
+    let first = split::split(&whole, files.path(), "tiny", &[0, 9]).display().to_string();
+    let second = first.replace("00001-of", "00002-of");
+    std::fs::remove_file(whole)?;
+    let options = ["--model", &first, "--cb", "--profile", "exact"];
+    let Some(host) = ov_genai::plugged(&options) else { return Ok(()) };
+    host.ready_within(ov_genai::COMPILED);
+    let ids = |key: &str| case[key].as_array().cloned().unwrap_or_default();
+    let (prompt, chain) = (case["prompt"].as_u64().map_or(0, |n| n as usize), ids("greedy"));
+    let expected: String = chain.iter().filter_map(|id| LETTERS.chars().nth(id.as_u64()? as usize)).collect();
+    // Its name is that of the model, not of the part.
+    let body = json!({
+        "model": "tiny", "prompt": ids("ids")[..prompt], "temperature": 0, "ignore_eos": true,
+        "max_tokens": chain.len(),
+    });
+    assert_eq!(host.post(COMPLETIONS, &body)?.content(), expected);
+    let wish = json!({"name": "other", "engine": "ov-genai", "path": second});
+    let error = host.post("/admin/v1/models?wait=true", &wish)?.error(500);
+    let message = error["message"].as_str().unwrap_or_default();
+    assert!(message.contains("part 2 of 3") && message.contains("-00001-of-00003.gguf"), "{message}");
     Ok(())
 }
 

@@ -285,8 +285,13 @@ pub(super) fn job(
         Misfit::Wrong(problems.join("; "))
     })?;
     let from_path = model.path.as_deref().and_then(|p| {
-        let stem = if p.is_dir() { p.file_name() } else { p.file_stem() };
-        stem.map(|s| s.to_string_lossy().into_owned())
+        let name = p.file_name()?.to_string_lossy().into_owned();
+        if p.is_dir() {
+            return Some(name);
+        }
+        // A model that is split over files has one name.
+        let whole = cascadia_gguf::model_name(&name).map(str::to_owned);
+        whole.or_else(|| p.file_stem().map(|stem| stem.to_string_lossy().into_owned()))
     });
     let name = model.name.clone().or(from_path).unwrap_or_else(|| engine.clone());
     Ok(Job {

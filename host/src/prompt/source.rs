@@ -108,7 +108,10 @@ pub fn read(path: &Path) -> Result<Source, SourceError> {
         return Ok(Source::Folder(Box::new(read_folder(path)?)));
     }
     let file = File::open(path).map_err(|source| io(path, source))?;
-    let gguf = Gguf::read(file).map_err(|source| SourceError::Gguf { path: path.to_owned(), source })?;
+    let wrong = |source| SourceError::Gguf { path: path.to_owned(), source };
+    let gguf = Gguf::read(file).map_err(wrong)?;
+    // Of a model split over several files only the first part has the tokenizer.
+    gguf.opening().map_err(wrong)?;
     Ok(Source::Gguf(Box::new(gguf)))
 }
 

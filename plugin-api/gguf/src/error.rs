@@ -91,12 +91,22 @@ pub enum Error {
     )]
     Alignment(u64),
     /// A tensor's shape, size or offset is impossible.
-    #[error("gguf: tensor {name} {problem}; the file is damaged")]
+    #[error("gguf: tensor {name} {problem}; the file is damaged, fetch it again")]
     Tensor {
         /// The tensor's name.
         name: String,
         /// What is wrong, with the values.
         problem: String,
+    },
+    /// A model was to be opened by another part than its first.
+    #[error(
+        "gguf: this is part {no} of {count} of a model; name the part that ends in -00001-of-{count:05}.gguf"
+    )]
+    Part {
+        /// Its number, from 1.
+        no: u64,
+        /// All parts.
+        count: u64,
     },
     /// A caller's getter met another type.
     #[error("gguf: metadata key {key} is {found}, expected {expected}; convert the model again")]

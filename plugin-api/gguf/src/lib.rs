@@ -8,6 +8,7 @@ mod error;
 mod file;
 mod input;
 mod parse;
+mod split;
 mod tensor;
 mod value;
 
@@ -17,5 +18,6 @@ mod tests;
 pub use error::Error;
 pub use file::Gguf;
 pub use parse::Limits;
+pub use split::{Split, model_name, part_names};
 pub use tensor::{Layout, Tensor, TensorType};
 pub use value::{Array, Value};

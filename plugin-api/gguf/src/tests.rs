@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::{Array, Error, Gguf, Limits, TensorType, Value};
+use crate::{Array, Error, Gguf, Limits, Split, TensorType, Value, model_name, part_names};
 
 /// Writes the format from nothing, so that reader and writer share no code.
 #[derive(Default)]
@@ -194,4 +194,38 @@ fn a_reader_error_keeps_its_source() {
     let error = Gguf::read(Broken).unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(source, "disk on fire");
+}
+
+#[test]
+fn a_part_of_a_model_knows_its_number_and_that_it_opens_none() {
+    let part = |no: u32, count: u32| {
+        let w = Writer::header(0, 3).key("split.no", 2).raw(&(no as u16).to_le_bytes());
+        let w = w.key("split.count", 2).raw(&(count as u16).to_le_bytes());
+        Gguf::read(w.key("split.tensors.count", 5).u32(7).0.as_slice()).unwrap()
+    };
+    let first = part(0, 3);
+    assert_eq!(first.split().unwrap(), Some(Split { no: 0, count: 3, tensors: Some(7) }));
+    assert_eq!(first.opening().unwrap(), first.split().unwrap());
+    let second = part(1, 3).opening().unwrap_err().to_string();
+    assert!(second.contains("part 2 of 3") && second.ends_with("-00001-of-00003.gguf"), "{second}");
+    assert_eq!(part(0, 1).split().unwrap(), None, "one part is a whole model");
+    let lost = Writer::header(0, 1).key("split.count", 2).raw(&3u16.to_le_bytes());
+    let lost = Gguf::read(lost.0.as_slice()).unwrap().split().unwrap_err();
+    assert!(matches!(lost, Error::Missing { .. }), "{lost}");
+}
+
+#[test]
+fn names_of_parts_follow_from_that_of_the_first() {
+    let names = part_names("a-of-b-00001-of-00003.gguf").unwrap();
+    assert_eq!(
+        names,
+        ["a-of-b-00001-of-00003.gguf", "a-of-b-00002-of-00003.gguf", "a-of-b-00003-of-00003.gguf"]
+    );
+    assert_eq!(model_name("m-00002-of-00003.gguf"), Some("m"));
+    for other in
+        ["m.gguf", "m-00002-of-00003.gguf", "m-1-of-3.gguf", "m-00001-of-00000.gguf", "m-00001-of-+0003.gguf"]
+    {
+        assert_eq!(part_names(other), None, "{other}");
+    }
+    assert_eq!(model_name("m-00004-of-00003.gguf"), None);
 }

@@ -4,7 +4,6 @@
 //! What must hold: what is not supported is refused by name before the runtime is opened; nothing is handed to the
 //! library that a digest or a length has found damaged. Knows nothing of the runtime.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use cascadia_ov_ir::{self as ov_ir, Inspection, MANIFEST, Manifest, XML};
@@ -40,7 +39,7 @@ pub enum Source {
     Network,
     /// A GGUF file for the library's own loader.
     Library,
-    /// A GGUF file or a folder with safetensors, to be compiled.
+    /// A GGUF model or a folder with safetensors, to be compiled.
     Compile,
 }
 
@@ -61,18 +60,16 @@ impl Source {
         if path.is_dir() {
             return folder(path);
         }
-        let file = File::open(path).map_err(|e| missing(path, &e.to_string()))?;
-        let length = file.metadata().map_err(|e| missing(path, &e.to_string()))?.len();
         // The library maps the file and reads where its header points, beyond the end too: a file cut short is a crash there.
-        match cascadia_gguf::Gguf::read(file).and_then(|gguf| gguf.check_len(length)) {
-            Ok(()) => {}
-            Err(cascadia_gguf::Error::Magic { .. }) => {
+        match ov_ir::parts(path) {
+            Ok(_) => {}
+            Err(ov_ir::Error::Gguf { source: cascadia_gguf::Error::Magic { .. }, .. }) => {
                 return Err(missing(
                     path,
                     "is neither a GGUF file nor a folder with an OpenVINO network or safetensors",
                 ));
             }
-            Err(e) => return Err(missing(path, &format!("{e}; fetch the file again"))),
+            Err(error) => return Err(refused(&error)),
         }
         match loader {
             Loader::Library => Ok(Source::Library),

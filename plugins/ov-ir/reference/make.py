@@ -14,6 +14,7 @@ import numpy as np
 import blocks as b
 import forward
 import models
+import packed
 
 LENGTH = 24
 # Tokens of the sequence that a greedy answer follows, and tokens of that answer.
@@ -49,7 +50,7 @@ def write_gguf(path, meta, tensors):
 
 
 def write_safetensors(path, tensors):
-    names, table, data = {b_: n for n, b_ in (("F32", b.F32), ("F16", b.F16), ("BF16", b.BF16))}, {}, b""
+    names, table, data = {b_: n for n, b_ in (("F32", b.F32), ("F16", b.F16), ("BF16", b.BF16), ("I32", packed.I32), ("I64", packed.I64))}, {}, b""
     for name, shape, kind, raw in tensors:
         table[name] = {"dtype": names[kind], "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw.tobytes()
@@ -119,7 +120,7 @@ def gguf(folder, arch, sizes, kinds, seed, meta=None, extra=(), **features):
     case(folder, folder / "model.gguf", vocab)
 
 
-def hf(folder, family, sizes, kind, seed, config=None, shards=1, gain=1.0, **features):
+def hf(folder, family, sizes, kind, seed, config=None, shards=1, gain=1.0, packing=None, **features):
     hidden, heads, kv, dim, ffn, layers, vocab = sizes
     tensors = Maker(seed, {"all": kind, "vector": b.BF16 if kind == b.BF16 else b.F32}, gain).model(*sizes, **features)
     config = {
@@ -140,6 +141,9 @@ def hf(folder, family, sizes, kind, seed, config=None, shards=1, gain=1.0, **fea
         named.append((name, *rest))
     if family == "phi3":
         named = fuse(named)
+    if packing:
+        config["quantization_config"], pack = packing
+        named = pack(np.random.default_rng(seed), named)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     if shards == 1:
@@ -231,6 +235,10 @@ def main(out):
         "sliding_window": 8, "query_pre_attn_scalar": 24, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
         "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}, gain=0.0, norms=True, **gemma)
     gguf(out / "smollm3-gguf", "smollm3", (32, 4, 2, 16, 32, 4, 64), {"all": b.Q8_0}, 14, tied=True)
+    hf(out / "llama-gptq-hf", "llama", small, b.F16, 16, packing=packed.gptq(16, symmetric=False), tied=False)
+    hf(out / "mistral-gptq-hf", "mistral", small, b.BF16, 17, packing=packed.gptq(32, symmetric=True), tied=False)
+    hf(out / "qwen2-awq-hf", "qwen2", small, b.F16, 18, packing=packed.awq(16), tied=True, bias=True)
+    hf(out / "qwen3-packed-hf", "qwen3", small, b.BF16, 19, packing=packed.compressed(16), tied=True, norms=True)
     hf(out / "smollm3-hf", "smollm3", small, b.BF16, 15, {"no_rope_layers": [0, 1]}, tied=True)
 
 

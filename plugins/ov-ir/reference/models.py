@@ -11,6 +11,7 @@ import struct
 import numpy as np
 
 import blocks
+import packed
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 HF_ROLES = {
@@ -147,10 +148,18 @@ def folder(path):
         return np.split(whole, [q, q + k])["qkv".index(part[0])]
 
     def weight_of(name):
+        prefix = name.removesuffix(".weight")
+        if any(f"{prefix}.{part}" in table for part in ("qweight", "weight_packed")):
+            return packed.values(config["quantization_config"], prefix, part_of)
+        return part_of(name)
+
+    def part_of(name):
         if name not in table:
             return None
         data, row = table[name]
         start, end = row["data_offsets"]
+        if row["dtype"] == "I32":
+            return np.ascontiguousarray(data[start:end]).view("<u4").reshape(row["shape"])
         kind = {"F32": blocks.F32, "F16": blocks.F16, "BF16": blocks.BF16}[row["dtype"]]
         return blocks.dequantize(kind, np.ascontiguousarray(data[start:end]), row["shape"])
 

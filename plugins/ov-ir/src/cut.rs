@@ -48,7 +48,11 @@ impl Ready {
         let cores = parsed.attentions();
         if cores.is_empty() {
             let what = "a network without ScaledDotProductAttention, by which layers are told apart,";
-            return Err(Error::unsupported(&xml, what));
+            return Err(Error::unsupported(
+                &xml,
+                what,
+                "cut a network of a language model, as it was converted",
+            ));
         }
         let last = |dims: Vec<i64>| dims.last().and_then(|dim| usize::try_from(*dim).ok()).unwrap_or(0);
         let hidden = match cores.len() {

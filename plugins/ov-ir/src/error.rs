@@ -44,12 +44,14 @@ pub enum Error {
         problem: String,
     },
     /// A family, a feature or a type that this compiler does not write.
-    #[error("{path}: {what} is not supported; nothing was written")]
+    #[error("{path}: {what} is not supported, nothing was written; {instead}")]
     Unsupported {
         /// The file.
         path: PathBuf,
         /// The family or feature, by its name in the file.
         what: String,
+        /// The way out.
+        instead: String,
     },
     /// The caller asked for something impossible.
     #[error("{0}")]
@@ -88,7 +90,16 @@ impl Error {
         Self::Verify { path: path.to_owned(), problem: problem.into() }
     }
 
-    pub(crate) fn unsupported(path: &Path, what: impl Into<String>) -> Self {
-        Self::Unsupported { path: path.to_owned(), what: what.into() }
+    pub(crate) fn unsupported(path: &Path, what: impl Into<String>, instead: impl Into<String>) -> Self {
+        Self::Unsupported { path: path.to_owned(), what: what.into(), instead: instead.into() }
+    }
+
+    /// A feature of a family that we have in part, for which there is no value to choose instead.
+    pub(crate) fn feature(path: &Path, what: impl Into<String>) -> Self {
+        Self::unsupported(
+            path,
+            what,
+            "take another model of the family, or convert this one with OpenVINO's tools",
+        )
     }
 }

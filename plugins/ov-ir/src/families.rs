@@ -12,7 +12,10 @@ mod names;
 use crate::model::{Activation, Rope};
 
 pub(crate) use gguf::from_gguf;
-pub(crate) use hf::from_hf;
+pub(crate) use hf::{TextConfig, from_hf};
+
+/// The way out for mixtures of experts.
+const DENSE: &str = "take a dense model, or serve this one by an engine that has experts";
 
 /// What the two kinds of file have to say for a model to be assembled.
 pub(crate) struct Facts {

@@ -58,6 +58,9 @@ pub struct Description {
     pub windows: BTreeMap<usize, usize>,
     /// All tensors by how they are stored.
     pub formats: BTreeMap<String, Stored>,
+    /// Parts that would be left out, as what takes pictures, and what they have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, Stored>,
 }
 
 /// Describes a GGUF file, a Hugging Face folder, a compiled model or a ready-made network.
@@ -79,7 +82,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     let mut formats: BTreeMap<String, Stored> = BTreeMap::new();
     for name in source.names() {
         let Ok(info) = source.get(name) else { continue };
-        let entry = formats.entry(format!("{:?}", info.format)).or_insert(Stored { tensors: 0, bytes: 0 });
+        let entry = formats.entry(info.format.name()).or_insert(Stored { tensors: 0, bytes: 0 });
         entry.tensors += 1;
         entry.bytes += info.bytes();
     }
@@ -102,5 +105,6 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
         paged: !model.caps_scores(),
         windows,
         formats,
+        left_out: model.left_out.clone(),
     })))
 }

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 
-use blob::Blob;
-pub(crate) use blob::Written;
+use blob::{Blob, Place};
+pub(crate) use blob::{Pieces, Written};
 
 /// An element type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,25 +116,42 @@ impl<W: io::Write> Net<W> {
             return Ok(known.clone());
         }
         let offset = self.blob.put(bytes)?;
-        let attributes = [
-            ("element_type", kind.name()),
-            ("shape", &list(dims)),
-            ("offset", &offset.to_string()),
-            ("size", &bytes.len().to_string()),
-        ];
-        let output = Some((kind, dims.to_vec(), None));
-        let value = self.value(Layer {
-            name,
-            op: "Const",
-            opset: "opset1",
-            attributes: &attributes,
-            inputs: &[],
-            output,
-        });
+        let value = self.stored(name, kind, dims, offset, bytes.len() as u64);
         if let Some(key) = key {
             self.small.insert(key, value.clone());
         }
         Ok(value)
+    }
+
+    /// A constant whose data comes in pieces, none of which is kept.
+    ///
+    /// # Errors
+    /// What `fill` says, or the data cannot be written.
+    pub(crate) fn streamed<E: From<io::Error>>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        dims: &[i64],
+        fill: impl FnOnce(&mut Pieces<W>) -> Result<(), E>,
+    ) -> Result<Value, E> {
+        let mut pieces = self.blob.pieces(SMALL);
+        fill(&mut pieces)?;
+        match pieces.finish() {
+            Place::Written(offset, size) => Ok(self.stored(name, kind, dims, offset, size)),
+            Place::Held(bytes) => Ok(self.constant(name, kind, dims, &bytes)?),
+        }
+    }
+
+    /// A constant that is in the file.
+    fn stored(&mut self, name: &str, kind: Kind, dims: &[i64], offset: u64, size: u64) -> Value {
+        let attributes = [
+            ("element_type", kind.name()),
+            ("shape", &list(dims)),
+            ("offset", &offset.to_string()),
+            ("size", &size.to_string()),
+        ];
+        let output = Some((kind, dims.to_vec(), None));
+        self.value(Layer { name, op: "Const", opset: "opset1", attributes: &attributes, inputs: &[], output })
     }
 
     /// Gives the tensor of a value a name by which others find it.
@@ -262,6 +279,30 @@ mod tests {
         assert!(text.contains("name=\"a &quot;net&quot; &lt;1&gt;\""));
         assert!(text.contains("shape=\"1\" offset=\"0\" size=\"4\""), "{text}");
         assert!(text.contains("shape=\"\" offset=\"64\" size=\"4\""), "{text}");
+    }
+
+    #[test]
+    fn a_constant_in_pieces_is_the_same_constant() {
+        let of = |piece: usize, length: usize| {
+            let (mut net, bytes) = (Net::new(Vec::new()), vec![7u8; length]);
+            net.f32("before", 1.0).unwrap();
+            for _ in 0..2 {
+                let fill = |pieces: &mut Pieces<_>| bytes.chunks(piece).try_for_each(|part| pieces.put(part));
+                net.streamed::<io::Error>("w", Kind::U8, &[length as i64], fill).unwrap();
+            }
+            let (text, written) = net.finish("n").unwrap();
+            (text, written.data, written.digest)
+        };
+        for length in [SMALL - 1, SMALL, SMALL + 1, 3 * SMALL] {
+            let whole = of(length, length);
+            assert!(whole == of(1000, length) && whole == of(SMALL, length), "{length} bytes");
+            let copies = if length > SMALL { 2 } else { 1 };
+            assert_eq!(
+                whole.1.len(),
+                (64 + length).next_multiple_of(64) * (copies - 1)
+                    + if copies == 2 { length } else { 64 + length }
+            );
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Quantized weights stay what they are: see `quant` for what becomes of each type. What the library offers:
-//! [`compile()`], [`verify()`], [`inspect()`], [`prune()`]. It reads and writes files and blocks while it does; call it from a thread
+//! [`compile()`], [`verify()`], [`inspect()`], [`prune()`], [`parts()`]. It reads and writes files and blocks while it does; call it from a thread
 //! that may. It knows neither plugins nor the host.
 
 mod compile;
@@ -35,4 +35,5 @@ pub use manifest::{BIN, Entry, MANIFEST, Manifest, Origin, Quantized, Shape, Sto
 pub use opened::Kind;
 pub use progress::{Progress, Step};
 pub use prune::{Pruned, prune};
+pub use source::gguf::parts;
 pub use verify::verify;

@@ -86,6 +86,9 @@ pub struct Weights {
     pub rounded_zeros: usize,
     /// Matrices that were rounded on request.
     pub quantized: Vec<Quantized>,
+    /// Parts of the source that are not here, as what takes pictures: their names, and what they have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub left_out: BTreeMap<String, Stored>,
 }
 
 /// Matrices of one storage format.

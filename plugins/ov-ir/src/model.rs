@@ -7,7 +7,10 @@ mod rope;
 
 pub(crate) use rope::{Rope, Scaling};
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+
+use crate::manifest::Stored;
 
 /// A whole model; `blocks` are all layers of the file.
 #[derive(Debug, Clone)]
@@ -36,6 +39,8 @@ pub(crate) struct Model {
     pub(crate) logit_scale: Option<f32>,
     /// Position encodings, chosen by [`Attention::rope`].
     pub(crate) ropes: Vec<Rope>,
+    /// Parts of the source that are no part of the text model: their names, and what they have.
+    pub(crate) left_out: BTreeMap<String, Stored>,
 }
 
 /// One layer: attention and feed-forward network, each with a residual connection.

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use crate::cut::Ready;
 use crate::error::Error;
-use crate::families::{Choices, from_gguf, from_hf};
+use crate::families::{Choices, TextConfig, from_gguf, from_hf};
 use crate::manifest::XML;
 use crate::model::Model;
-use crate::source::{Source, gguf, safetensors};
+use crate::source::{Source, gguf, packed, safetensors};
 
 /// What a model came as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// One GGUF file.
+    /// A GGUF file, or several that a model is split over.
     Gguf,
     /// A Hugging Face folder with `config.json` and safetensors.
     Safetensors,
@@ -65,7 +65,7 @@ const COPIED: [&str; 9] = [
     "chat_template.jinja",
 ];
 
-/// Opens a GGUF file, a folder with `config.json` and safetensors, or one with a network.
+/// Opens a GGUF file (the first, where there are several), a folder with `config.json` and safetensors, or one with a network.
 pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
     let metadata = std::fs::metadata(path).map_err(Error::io("open", path))?;
     if metadata.is_file() {
@@ -87,8 +87,12 @@ pub(crate) fn open(path: &Path, choices: Choices) -> Result<Opened, Error> {
         return Err(Error::damaged(path, problem));
     }
     let json = safetensors::json(&config)?;
-    let source = safetensors::open(path)?;
-    let model = from_hf(&config, &json, &source, choices)?;
+    let text = TextConfig::of(&config, &json)?;
+    let mut source = safetensors::open(path)?;
+    if let Some(packing) = text.packing {
+        packed::resolve(&mut source, packing)?;
+    }
+    let model = from_hf(&config, &text, &source, choices)?;
     let copied: Vec<PathBuf> =
         COPIED.iter().map(|name| path.join(name)).filter(|path| path.is_file()).collect();
     let files = source.files().iter().chain(&copied).cloned().collect();

@@ -13,9 +13,11 @@
 //! The scales of K types are products of an f16 and an integer of at most 8 bits: exact in f32. A rounded zero point
 //! moves a weight by at most 2^-24 of the group's offset, no more than f32 arithmetic does anyway.
 //!
-//! Invariant: memory is that of one tensor. Knows nothing of graphs or files.
+//! Invariant: rows come and go in pieces; what is kept of a matrix is a scale and a zero point per group. Knows nothing of
+//! graphs or files.
 
 mod blocks;
+mod encoder;
 mod round;
 
 #[cfg(test)]
@@ -24,6 +26,7 @@ mod tests;
 use crate::float;
 use crate::source::Format;
 
+pub(crate) use encoder::{Encoder, Factors};
 pub(crate) use round::Rounding;
 
 /// An integer type of OpenVINO.
@@ -35,38 +38,33 @@ pub(crate) enum Integer {
     U8,
 }
 
-/// Integers of a matrix with a scale per group.
+/// Integers of rows with a scale per group.
 #[derive(Debug)]
-pub(crate) struct Grouped {
-    pub(crate) integer: Integer,
+struct Grouped {
+    integer: Integer,
     /// Elements of a group; divides the row.
-    pub(crate) group: usize,
-    /// Row by row; two 4-bit integers share a byte, the first in the low half.
-    pub(crate) quants: Vec<u8>,
-    /// One per group.
-    pub(crate) scales: Vec<f32>,
+    group: usize,
+    /// Row by row; two 4-bit integers share a byte, the first in the low half. Taken out after each piece.
+    quants: Vec<u8>,
+    /// One per group, of all rows.
+    scales: Vec<f32>,
     /// One per group, not necessarily whole.
-    pub(crate) zeros: Option<Vec<f32>>,
+    zeros: Option<Vec<f32>>,
 }
 
-/// A weight as OpenVINO reads it.
-#[derive(Debug)]
-pub(crate) enum Encoded {
-    /// Floating-point numbers as they were stored.
-    Plain(Vec<u8>),
-    Grouped(Grouped),
-}
-
-/// Encodes whole rows of `columns` elements.
+/// Adds whole rows of `columns` elements, the first of them row `first` of its matrix.
 ///
 /// # Errors
 /// What is wrong with the tensor: a scale that is no number.
-pub(crate) fn encode(format: Format, bytes: Vec<u8>, columns: usize) -> Result<Encoded, String> {
-    let Some(shape) = blocks::shape(format) else { return Ok(Encoded::Plain(bytes)) };
+fn add_blocks(
+    out: &mut Grouped,
+    format: Format,
+    bytes: &[u8],
+    columns: usize,
+    first: usize,
+) -> Result<(), String> {
     let (block, block_bytes) = format.layout();
-    let count = bytes.len() / block_bytes;
-    debug_assert!(columns.is_multiple_of(shape.group));
-    let mut out = Grouped::with_capacity(shape.integer, shape.group, count * block, shape.affine);
+    debug_assert!(columns.is_multiple_of(out.group));
     let mut broken = None;
     for (number, block) in bytes.chunks_exact(block_bytes).enumerate() {
         blocks::unpack(format, block, |quants, scale, offset| {
@@ -79,9 +77,9 @@ pub(crate) fn encode(format: Format, bytes: Vec<u8>, columns: usize) -> Result<E
     match broken {
         Some(number) => Err(format!(
             "has a scale that is no finite number in row {}; fetch the file again",
-            number * block / columns.max(1)
+            first + number * block / columns.max(1)
         )),
-        None => Ok(Encoded::Grouped(out)),
+        None => Ok(()),
     }
 }
 
@@ -104,13 +102,13 @@ pub(crate) fn decode(format: Format, bytes: &[u8]) -> Vec<f32> {
 }
 
 impl Grouped {
+    /// Room for the scales of so many elements.
     fn with_capacity(integer: Integer, group: usize, elements: usize, affine: bool) -> Self {
         let groups = elements / group;
-        let bytes = if integer.bits() == 4 { elements / 2 } else { elements };
         Self {
             integer,
             group,
-            quants: Vec::with_capacity(bytes),
+            quants: Vec::new(),
             scales: Vec::with_capacity(groups),
             zeros: affine.then(|| Vec::with_capacity(groups)),
         }
@@ -126,7 +124,7 @@ impl Grouped {
             // All values are the offset, which no zero point can express: 1 · offset can.
             zeros.push(0.0);
             self.scales.push(offset);
-            return self.push_quants(&[1; 256][..quants.len()]);
+            return self.push_quants(&vec![1; quants.len()]);
         }
         zeros.push(-offset / scale);
         self.scales.push(scale);

@@ -115,7 +115,7 @@ fn files(label: &str, path: &Path) -> Line {
     if let Source::Gguf(gguf) = &read {
         let length = path.metadata().map_or(0, |meta| meta.len());
         if let Err(error) = gguf.check_len(length) {
-            return Line::fail(label, format!("{shown}: {error}"), "fetch the file again");
+            return Line::fail(label, format!("{shown}: {error}"), "check that its download ended");
         }
     }
     match Text::from_source(&read) {

@@ -1,12 +1,13 @@
 //! `model compile`, `inspect` and `verify`: model files without a host, by the compiler's library.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
 use cascadia_ov_ir::{
-    self as ov_ir, Bits, Description, Inspection, Manifest, Quantize, Request, Step, Target,
+    self as ov_ir, Bits, Description, Inspection, Manifest, Quantize, Request, Step, Stored, Target,
 };
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -16,7 +17,7 @@ use super::{USAGE, complain, say};
 /// What to compile.
 #[derive(Args)]
 pub(in crate::cli) struct Compile {
-    /// A GGUF file, or a folder with config.json and safetensors.
+    /// A GGUF file, the first of several (m-00001-of-00003.gguf), or a folder with config.json and safetensors.
     #[arg(value_name = "SOURCE")]
     source: PathBuf,
     /// The folder to write; it must not exist, or hold exactly this.
@@ -45,7 +46,7 @@ pub(in crate::cli) struct Compile {
 /// What to describe.
 #[derive(Args)]
 pub(in crate::cli) struct Inspect {
-    /// A GGUF file, a folder with safetensors or a compiled model.
+    /// A GGUF file, the first of several, a folder with safetensors or a compiled model.
     #[arg(value_name = "PATH")]
     path: PathBuf,
     /// Print JSON.
@@ -188,6 +189,7 @@ fn manifest(m: &Manifest) -> String {
             format!("quantized  {count} matrices; the worst, {}, lost {:.2e}", worst.tensor, worst.error);
         lines.push(text);
     }
+    lines.extend(left_out(&m.weights.left_out));
     lines.extend(
         m.files.iter().map(|(name, e)| format!("file       {name}: {} bytes, {}", e.bytes, e.sha256)),
     );
@@ -207,7 +209,18 @@ fn source(d: &Description) -> String {
     lines.extend(
         d.formats.iter().map(|(name, s)| format!("tensors    {name}: {}, {} bytes", s.tensors, s.bytes)),
     );
+    lines.extend(left_out(&d.left_out));
     lines.join("\n")
+}
+
+/// What of a model is not compiled: the part that takes pictures.
+fn left_out(parts: &BTreeMap<String, Stored>) -> impl Iterator<Item = String> {
+    parts.iter().map(|(name, stored)| {
+        format!(
+            "left out   {name}: {} tensors, {} bytes; it takes text, no pictures",
+            stored.tensors, stored.bytes
+        )
+    })
 }
 
 fn batching(paged: bool) -> &'static str {

@@ -61,9 +61,15 @@ impl Sum {
     }
 }
 
-/// The file, or those of the folder in the order of their names.
+/// The file, all parts of a split one, or those of the folder in the order of their names.
 fn files_of(path: &Path) -> Vec<PathBuf> {
-    let Ok(folder) = fs::read_dir(path) else { return vec![path.to_owned()] };
+    let Ok(folder) = fs::read_dir(path) else {
+        let parts = path.file_name().and_then(|name| cascadia_gguf::part_names(&name.to_string_lossy()));
+        return parts.map_or_else(
+            || vec![path.to_owned()],
+            |names| names.iter().take(FILES).map(|name| path.with_file_name(name)).collect(),
+        );
+    };
     let hidden = |path: &PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
     let all = folder.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<_> = all.filter(|path| path.is_file() && !hidden(path)).take(FILES).collect();
@@ -124,6 +130,11 @@ mod tests {
         }
         all.push(of(&manifest, &job, &Card { quantization: "q8".to_owned(), ..card() }));
         all.push(of(&manifest, &job, &Card { device: "GPU".to_owned(), ..card() }));
+        job.path = write("s-00001-of-00002.gguf", &[1]);
+        for second in [&[1], &[2]] {
+            write("s-00002-of-00002.gguf", second);
+            all.push(of(&manifest, &job, &card()));
+        }
         job.options.insert("profile".to_owned(), "fast".to_owned());
         all.push(of(&manifest, &job, &card()));
         job.path = Some(folder.clone());

@@ -85,8 +85,13 @@ fn note(manifest: &Manifest) -> String {
         0 => String::new(),
         n => format!("; the zero points of {n} are rounded to f32"),
     };
+    let left_out: Vec<&str> = manifest.weights.left_out.keys().map(String::as_str).collect();
+    let left_out = match left_out.as_slice() {
+        [] => String::new(),
+        names => format!("; text only, {} left out", names.join(" and ")),
+    };
     let (family, formats) = (&manifest.model.family, formats.join(", "));
-    format!("weights compiled as they are stored ({family}; matrices by type: {formats}{rounded})")
+    format!("weights compiled as they are stored ({family}; matrices by type: {formats}{rounded}{left_out})")
 }
 
 fn is_full(error: &ov_ir::Error) -> bool {

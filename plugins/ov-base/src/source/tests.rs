@@ -55,7 +55,7 @@ fn what_is_no_whole_model_is_refused_before_the_library_sees_it() {
     // A file whose header promises more than is there.
     let bytes = fs::read(model("llama-gguf")).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 4096]).unwrap();
-    assert!(said(&file).contains("fetch the file again"), "{}", said(&file));
+    assert!(said(&file).contains("fetch it again"), "{}", said(&file));
     fs::write(&file, &bytes).unwrap();
     assert_eq!(Source::of(&file, Loader::Own), Ok(Source::Compile));
     assert_eq!(Source::of(&file, Loader::Library), Ok(Source::Library));

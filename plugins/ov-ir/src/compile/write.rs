@@ -96,7 +96,8 @@ fn draw(job: &Job, model: &Model, source: &Source, work: &mut Work) -> Result<Do
         paged: !model.caps_scores(),
     };
     let bin = Entry { bytes: written.bytes, sha256: digest::hex(&written.digest) };
-    Ok(Done { shape, weights: weights(drawn.tally), bin, text: drawn.text })
+    let weights = Weights { left_out: model.left_out.clone(), ..weights(drawn.tally) };
+    Ok(Done { shape, weights, bin, text: drawn.text })
 }
 
 /// A stage has the constants of the whole: another name of the same file where the system can, a copy elsewhere.
@@ -119,7 +120,8 @@ fn cut(job: &Job, ready: &Ready, work: &mut Work) -> Result<Done, Error> {
         end: job.range.end,
         paged: true,
     };
-    let weights = Weights { formats: [].into(), rounded_zeros: 0, quantized: Vec::new() };
+    let weights =
+        Weights { formats: [].into(), rounded_zeros: 0, quantized: Vec::new(), left_out: [].into() };
     let sha256 = job.digests.get(1).cloned().unwrap_or_default();
     Ok(Done { shape, weights, bin: Entry { bytes, sha256 }, text })
 }
@@ -128,9 +130,9 @@ fn weights(tally: Tally) -> Weights {
     let formats = tally
         .formats
         .into_iter()
-        .map(|(format, (tensors, bytes))| (format!("{format:?}"), Stored { tensors, bytes }));
+        .map(|(format, (tensors, bytes))| (format.name(), Stored { tensors, bytes }));
     let quantized = tally.rounded.into_iter().map(|(tensor, error)| Quantized { tensor, error }).collect();
-    Weights { formats: formats.collect(), rounded_zeros: tally.rounded_zeros, quantized }
+    Weights { formats: formats.collect(), rounded_zeros: tally.rounded_zeros, quantized, left_out: [].into() }
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<(), Error> {

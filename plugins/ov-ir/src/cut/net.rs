@@ -94,7 +94,8 @@ impl<'a> Net<'a> {
         let residual = sums.filter(|at| has(*at, "Add") && has(*at, "Power"));
         let last = residual.max_by_key(|at| self.before(&[*at]).len());
         last.ok_or_else(|| {
-            Error::unsupported(self.path, format!("a network without a residual sum before layer {number}"))
+            let what = format!("a network without a residual sum before layer {number}");
+            Error::unsupported(self.path, what, "compile the layers from the model that it was made of")
         })
     }
 
@@ -210,7 +211,12 @@ impl<'a> Net<'a> {
 
     pub(super) fn refuse(&self, at: usize, why: &str) -> Error {
         let layer = &self.layers[at];
-        Error::unsupported(self.path, format!("a cut here: {} ({}) {why}, which", layer.name, layer.kind))
+        let what = format!("a cut here: {} ({}) {why}, which", layer.name, layer.kind);
+        Error::unsupported(
+            self.path,
+            what,
+            "cut elsewhere, or compile the layers from the model that it was made of",
+        )
     }
 }
 

@@ -3,14 +3,15 @@
 //! Biases, head norms and fused projections are found by their presence; everything found is checked for its shape, and
 //! everything left over is refused.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::Facts;
 use super::names::Names;
 use crate::error::Error;
+use crate::manifest::Stored;
 use crate::model::{Attention, Block, Linear, Mlp, Model, Norm, RowOrder, Weight};
-use crate::source::Source;
+use crate::source::{Info, Source};
 
 /// The model, or what is missing, misshapen or left over.
 pub(super) fn assemble(facts: Facts, names: &Names, source: &Source) -> Result<Model, Error> {
@@ -30,6 +31,7 @@ pub(super) fn assemble(facts: Facts, names: &Names, source: &Source) -> Result<M
     let blocks =
         (0..facts.layers.len()).map(|layer| tensors.block(layer, names)).collect::<Result<_, _>>()?;
     tensors.nothing_left(names)?;
+    let left_out = left_out(names, source);
     Ok(Model {
         family: facts.family,
         hidden,
@@ -43,7 +45,22 @@ pub(super) fn assemble(facts: Facts, names: &Names, source: &Source) -> Result<M
         logit_cap: facts.logit_cap,
         logit_scale: None,
         ropes: facts.ropes,
+        left_out,
     })
+}
+
+/// Counts the tensors of parts that are left out; bytes of those that can be read.
+fn left_out(names: &Names, source: &Source) -> BTreeMap<String, Stored> {
+    let mut all = BTreeMap::new();
+    for name in source.names() {
+        if let Some(part) = names.beside.iter().find(|part| name.starts_with(**part)) {
+            let part = part.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+            let entry = all.entry(part.to_owned()).or_insert(Stored { tensors: 0, bytes: 0 });
+            entry.tensors += 1;
+            entry.bytes += source.get(name).map_or(0, Info::bytes);
+        }
+    }
+    all
 }
 
 struct Tensors<'a> {
@@ -183,7 +200,9 @@ impl Tensors<'_> {
     fn shaped(&mut self, name: &str, shape: &[usize]) -> Result<(), Error> {
         let found = &self.source.get(name)?.shape;
         if found != shape {
-            let problem = format!("has the shape {found:?}, {shape:?} is needed");
+            let problem = format!(
+                "has the shape {found:?}, {shape:?} is needed; its configuration is of another model, fetch both from one place"
+            );
             return Err(Error::tensor(self.source.path(), name, problem));
         }
         self.used.insert(name.to_owned());
@@ -191,12 +210,15 @@ impl Tensors<'_> {
     }
 
     fn nothing_left(&self, names: &Names) -> Result<(), Error> {
-        let ignored = |name: &str| names.ignored.iter().any(|part| name.ends_with(part));
+        let ignored = |name: &str| {
+            names.ignored.iter().any(|part| name.ends_with(part))
+                || names.beside.iter().any(|part| name.starts_with(part))
+        };
         match self.source.names().find(|name| !self.used.contains(*name) && !ignored(name)) {
             None => Ok(()),
             Some(name) => {
                 let what = format!("tensor {name}, which the family {} does not have,", self.facts.family);
-                Err(Error::unsupported(self.source.path(), what))
+                Err(Error::feature(self.source.path(), what))
             }
         }
     }

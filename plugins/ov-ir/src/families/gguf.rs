@@ -21,6 +21,7 @@ pub(crate) fn from_gguf(header: &Gguf, source: &Source, choices: Choices) -> Res
     let arch = header.str("general.architecture").map_err(damaged(path))?;
     let arch = arch.ok_or_else(|| damaged(path)(cascadia_gguf::Error::missing("general.architecture")))?;
     let keys = Keys { header, arch, path };
+    dense(&keys)?;
     let facts = match arch {
         "llama" => keys.base(source, choices, Style { interleaved: true, ..Style::PLAIN })?,
         "qwen2" | "qwen3" => keys.base(source, choices, Style::PLAIN)?,
@@ -29,9 +30,25 @@ pub(crate) fn from_gguf(header: &Gguf, source: &Source, choices: Choices) -> Res
         "gemma" => gemma(&keys, source, choices)?,
         "gemma2" => gemma2(&keys, source, choices)?,
         "gemma3" => gemma3(&keys, source, choices)?,
-        other => return Err(Error::unsupported(path, format!("the gguf architecture {other}"))),
+        other => {
+            let known = "known are llama, qwen2, qwen3, smollm3, gemma, gemma2, gemma3 and phi3";
+            return Err(Error::unsupported(path, format!("the gguf architecture {other}"), known));
+        }
     };
     assemble(facts, &GGUF, source)
+}
+
+/// Refuses mixtures of experts, whatever their family.
+fn dense(keys: &Keys) -> Result<(), Error> {
+    let experts = keys.number("expert_count", u64::MAX)?.unwrap_or(0);
+    if experts == 0 && !keys.arch.ends_with("moe") {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        keys.path,
+        format!("a mixture of experts ({} with {} {experts})", keys.arch, keys.key("expert_count")),
+        super::DENSE,
+    ))
 }
 
 /// What distinguishes families beside their numbers.
@@ -123,28 +140,26 @@ struct Keys<'a> {
 impl Keys<'_> {
     /// What all families have in common.
     fn base(&self, source: &Source, choices: Choices, style: Style) -> Result<Facts, Error> {
-        if self.optional("expert_count")?.is_some_and(|count| count > 0) {
-            return Err(Error::unsupported(
-                self.path,
-                format!("mixture of experts ({})", self.key("expert_count")),
-            ));
-        }
         let hidden = self.size("embedding_length")?;
         let heads = self.size("attention.head_count")?;
         let kv_heads = self.optional("attention.head_count_kv")?.unwrap_or(heads);
         let layers = self.number("block_count", MAX_LAYERS)?.unwrap_or(0);
         if layers == 0 {
-            return Err(Error::damaged(self.path, format!("{} is 0 or missing", self.key("block_count"))));
+            return Err(Error::damaged(
+                self.path,
+                format!("{} is 0 or missing; convert the model again", self.key("block_count")),
+            ));
         }
         let head_dim = self.optional("attention.key_length")?.unwrap_or(hidden / heads);
         let value_dim = self.optional("attention.value_length")?.unwrap_or(hidden / heads);
         if head_dim != value_dim {
             let what = format!("keys of width {head_dim} with values of width {value_dim}");
-            return Err(Error::unsupported(self.path, what));
+            return Err(Error::feature(self.path, what));
         }
         if kv_heads == 0 || heads % kv_heads != 0 || head_dim == 0 || head_dim % 2 != 0 {
-            let problem =
-                format!("has {heads} heads of {head_dim} over {kv_heads} key heads, which cannot be");
+            let problem = format!(
+                "has {heads} heads of {head_dim} over {kv_heads} key heads, which cannot be; convert the model again"
+            );
             return Err(Error::damaged(self.path, problem));
         }
         let epsilon = "attention.layer_norm_rms_epsilon";
@@ -175,7 +190,9 @@ impl Keys<'_> {
     fn rope(&self, source: &Source, head_dim: usize, choices: Choices) -> Result<Rope, Error> {
         let dims = self.optional("rope.dimension_count")?.unwrap_or(head_dim);
         if dims == 0 || !dims.is_multiple_of(2) || dims > head_dim {
-            let problem = format!("rotates {dims} elements of heads of {head_dim}, which cannot be");
+            let problem = format!(
+                "rotates {dims} elements of heads of {head_dim}, which cannot be; convert the model again"
+            );
             return Err(Error::damaged(self.path, problem));
         }
         let base = f64::from(self.f32("rope.freq_base")?.unwrap_or(10000.0));
@@ -192,9 +209,11 @@ impl Keys<'_> {
             }
             (None | Some("none" | "linear"), _) => self.frequencies(source, dims)?,
             (Some(other), _) => {
+                let factor = factor.map_or("no factor".to_owned(), |factor| format!("factor {factor}"));
                 return Err(Error::unsupported(
                     self.path,
-                    format!("rope scaling {other} with factor {factor:?}"),
+                    format!("rope scaling {other} with {factor} ({})", self.key("rope.scaling.type")),
+                    "known are none, linear, yarn and longrope, with a positive factor",
                 ));
             }
         };
@@ -203,7 +222,7 @@ impl Keys<'_> {
 
     fn yarn(&self, factor: f64) -> Result<Scaling, Error> {
         if self.f32("rope.scaling.yarn_log_multiplier")?.is_some_and(|x| x != 0.0) {
-            return Err(Error::unsupported(self.path, self.key("rope.scaling.yarn_log_multiplier")));
+            return Err(Error::feature(self.path, self.key("rope.scaling.yarn_log_multiplier")));
         }
         let context = self.number("rope.scaling.original_context_length", u64::MAX)?;
         let context = context.or(self.number("context_length", u64::MAX)?);
@@ -246,7 +265,12 @@ impl Keys<'_> {
     /// Which layers are local, where the file says so: a period, or a flag per layer.
     fn window_pattern(&self, layers: usize) -> Result<Option<Vec<bool>>, Error> {
         let key = self.key("attention.sliding_window_pattern");
-        let wrong = || Error::damaged(self.path, format!("{key} is neither a period nor {layers} flags"));
+        let wrong = || {
+            Error::damaged(
+                self.path,
+                format!("{key} is neither a period nor {layers} flags; convert the model again"),
+            )
+        };
         match self.header.get(&key) {
             None => Ok(None),
             Some(Value::Array(Array::Bool(flags))) if flags.len() == layers => Ok(Some(flags.clone())),
@@ -270,7 +294,8 @@ impl Keys<'_> {
         let value = self.header.u64(&self.key(name)).map_err(damaged(self.path))?;
         match value {
             Some(found) if found > limit => {
-                let problem = format!("{} is {found}, the limit is {limit}", self.key(name));
+                let problem =
+                    format!("{} is {found}, the limit is {limit}; convert the model again", self.key(name));
                 Err(Error::damaged(self.path, problem))
             }
             other => Ok(other),
@@ -291,7 +316,7 @@ impl Keys<'_> {
         match value {
             Some(x) if !x.is_finite() => Err(Error::damaged(
                 self.path,
-                format!("{} is {x}, which is no finite number", self.key(name)),
+                format!("{} is {x}, which is no finite number; convert the model again", self.key(name)),
             )),
             other => Ok(other),
         }

@@ -27,6 +27,8 @@ pub(super) struct Names {
     pub(super) sandwich: Sandwich,
     /// Parts of names that hold no weights of the graph: position tables, read when the model is described.
     pub(super) ignored: &'static [&'static str],
+    /// Beginnings of names of parts that are left out and told of: what makes a text model's input of pictures.
+    pub(super) beside: &'static [&'static str],
 }
 
 /// Names of the norms around attention and network where both have one before and one after.
@@ -56,9 +58,10 @@ pub(super) const GGUF: Names = Names {
     mlp_norm: "ffn_norm",
     sandwich: Sandwich { post_attention: "post_attention_norm", mlp: "ffn_norm", post_mlp: "post_ffw_norm" },
     ignored: &["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"],
+    beside: &[],
 };
 
-pub(super) const HF: Names = Names {
+const HF: Names = Names {
     embedding: "model.embed_tokens.weight",
     norm: "model.norm",
     head: "lm_head.weight",
@@ -82,4 +85,26 @@ pub(super) const HF: Names = Names {
         post_mlp: "post_feedforward_layernorm",
     },
     ignored: &["rotary_emb.inv_freq"],
+    beside: &[],
 };
+
+/// The layouts of a folder: a text model, and one inside a model that takes pictures too, as it is published and as later
+/// versions of transformers write it.
+pub(super) const HF_LAYOUTS: &[Names] = &[
+    HF,
+    Names {
+        embedding: "model.language_model.embed_tokens.weight",
+        norm: "model.language_model.norm",
+        layer: ("model.language_model.layers.", "."),
+        beside: &["model.vision_tower.", "model.multi_modal_projector."],
+        ..HF
+    },
+    Names {
+        embedding: "language_model.model.embed_tokens.weight",
+        norm: "language_model.model.norm",
+        head: "language_model.lm_head.weight",
+        layer: ("language_model.model.layers.", "."),
+        beside: &["vision_tower.", "multi_modal_projector."],
+        ..HF
+    },
+];

@@ -1,18 +1,19 @@
 //! Brings weights from the source into the network: read, put in order, encoded, stored, and widened again by
 //! operations that OpenVINO takes into the matrix product.
 //!
-//! Invariant: one tensor is in memory at a time. A tensor that is used twice (tied embeddings) is stored once; each use
+//! Invariant: of the weights only a piece of a few MiB is in memory at a time, and the scales of one matrix. A tensor that is used twice (tied embeddings) is stored once; each use
 //! has widening operations of its own, since shared ones would not be fused.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::ops::Range;
 
 use super::{Draw, Failure};
 use crate::error::Error;
 use crate::float;
 use crate::ir::{Kind, Net, Value};
 use crate::model::{Linear, Norm, RowOrder, Weight};
-use crate::quant::{self, Encoded, Grouped, Integer, Rounding};
+use crate::quant::{self, Encoder, Factors, Integer, Rounding};
 use crate::source::{Format, Source};
 
 /// How floating-point matrices are rounded on request.
@@ -99,42 +100,41 @@ impl<'a> Weights<'a> {
         weight: &Weight,
         rounding: Option<Rounding>,
     ) -> Result<Stored, Failure> {
-        let (format, columns) = {
-            let info = self.source.get(&weight.tensor)?;
-            (info.format, info.columns())
+        let source = self.source;
+        let info = source.get(&weight.tensor)?;
+        let (format, columns) = (info.format, info.columns());
+        let all = weight.rows.clone().unwrap_or(0..info.rows());
+        let wrong = |problem| Error::tensor(source.path(), &weight.tensor, problem);
+        let mut encoder = Encoder::new(format, all.len(), columns, rounding).map_err(wrong)?;
+        let dims = [all.len() as i64, columns as i64];
+        let form = encoder.form().map(|(integer, group)| (integer, group as i64));
+        let (label, kind, shape) = match form {
+            None => (name.to_owned(), plain(format), dims.to_vec()),
+            Some((integer, group)) => (format!("{name}/quants"), kind(integer), groups(dims, group, group)),
         };
-        let bytes = self.read(weight)?;
-        let rows = (bytes.len() / (columns / format.layout().0 * format.layout().1)) as i64;
-        let wrong = |problem| Error::tensor(self.source.path(), &weight.tensor, problem);
-        let encoded = match rounding.filter(|_| format.is_plain()) {
-            Some(rounding) => {
-                let rounded = rounding.apply(&quant::decode(format, &bytes), columns).map_err(wrong)?;
-                self.tally.rounded.push((weight.tensor.clone(), rounded.error));
-                rounded.encoded
+        let quants = net.streamed::<Failure>(&label, kind, &shape, |data| {
+            for piece in pieces(&all, weight.order, info.row_bytes()) {
+                let count = piece.len();
+                let bytes = source.read(&weight.tensor, piece)?;
+                (self.count)(bytes.len() as u64)?;
+                let bytes = order(bytes, count, part_of(weight.order, count, all.len()));
+                data.put(&encoder.rows(bytes).map_err(wrong)?)?;
             }
-            None => quant::encode(format, bytes, columns).map_err(wrong)?,
-        };
-        let dims = [rows, columns as i64];
-        match encoded {
-            Encoded::Plain(bytes) => Ok(Stored::Plain(net.constant(name, plain(format), &dims, &bytes)?)),
-            Encoded::Grouped(grouped) => {
-                self.tally.rounded_zeros += usize::from(grouped.zeros.is_some());
-                Ok(store_groups(net, name, dims, &grouped)?)
-            }
-        }
-    }
-
-    /// The rows of a matrix, in the order that the network needs.
-    fn read(&mut self, weight: &Weight) -> Result<Vec<u8>, Error> {
-        let info = self.source.get(&weight.tensor)?;
-        let (format, all) = (info.format, info.rows());
-        let rows = weight.rows.clone().unwrap_or(0..all);
-        let count = rows.len().max(1);
-        let bytes = self.source.read(&weight.tensor, rows)?;
+            Ok(())
+        })?;
         let entry = self.tally.formats.entry(format).or_default();
-        *entry = (entry.0 + 1, entry.1 + bytes.len() as u64);
-        (self.count)(bytes.len() as u64)?;
-        Ok(order(bytes, count, weight.order))
+        *entry = (entry.0 + 1, entry.1 + (all.len() * info.row_bytes()) as u64);
+        if let Some(loss) = encoder.loss() {
+            self.tally.rounded.push((weight.tensor.clone(), loss));
+        }
+        let (Some((_, group)), Some(Factors { scales, zeros })) = (form, encoder.finish()) else {
+            return Ok(Stored::Plain(quants));
+        };
+        self.tally.rounded_zeros += usize::from(zeros.is_some());
+        let one = groups(dims, group, 1);
+        let scales = factors(net, &format!("{name}/scales"), &one, &scales)?;
+        let zeros = zeros.map(|zeros| factors(net, &format!("{name}/zeros"), &one, &zeros)).transpose()?;
+        Ok(Stored::Grouped { quants, scales, zeros, rows: dims[0], columns: dims[1] })
     }
 
     /// A vector `[elements]` in f32.
@@ -183,38 +183,57 @@ impl<W: io::Write> Draw<'_, W> {
     }
 }
 
-/// `[rows, groups, group]` with a scale and perhaps a zero point per group.
-fn store_groups<W: io::Write>(
-    net: &mut Net<W>,
-    name: &str,
-    [rows, columns]: [i64; 2],
-    grouped: &Grouped,
-) -> io::Result<Stored> {
-    let kind = match grouped.integer {
+/// Bytes of the source that are read at a time, unless a head or a row is longer.
+const PIECE: usize = 4 << 20;
+
+/// Rows in pieces; those of a head that must be put in order stay together.
+fn pieces(all: &Range<usize>, order: RowOrder, row_bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let unit = match order {
+        RowOrder::HalfSplit => 1,
+        RowOrder::Interleaved { heads, .. } => (all.len() / heads).max(1),
+    };
+    let step = (PIECE / (unit * row_bytes).max(1)).max(1) * unit;
+    let end = all.end;
+    all.clone().step_by(step).map(move |from| from..end.min(from + step))
+}
+
+/// The order of a piece of `count` rows out of `all`.
+fn part_of(order: RowOrder, count: usize, all: usize) -> RowOrder {
+    match order {
+        RowOrder::Interleaved { heads, rotated } => {
+            RowOrder::Interleaved { heads: (count * heads / all.max(1)).max(1), rotated }
+        }
+        other => other,
+    }
+}
+
+fn kind(integer: Integer) -> Kind {
+    match integer {
         Integer::I4 => Kind::I4,
         Integer::U4 => Kind::U4,
         Integer::I8 => Kind::I8,
         Integer::U8 => Kind::U8,
-    };
-    let group = grouped.group as i64;
-    let (all, one) = if group == columns {
-        (vec![rows, columns], vec![rows, 1])
-    } else {
-        (vec![rows, columns / group, group], vec![rows, columns / group, 1])
-    };
-    let quants = net.constant(&format!("{name}/quants"), kind, &all, &grouped.quants)?;
-    let scales = factors(net, &format!("{name}/scales"), &one, &grouped.scales)?;
-    let zeros = grouped.zeros.as_ref().map(|zeros| factors(net, &format!("{name}/zeros"), &one, zeros));
-    Ok(Stored::Grouped { quants, scales, zeros: zeros.transpose()?, rows, columns })
+    }
+}
+
+/// `[rows, groups, of each]`, without the middle one where a group is a row.
+fn groups([rows, columns]: [i64; 2], group: i64, each: i64) -> Vec<i64> {
+    if group == columns { vec![rows, each] } else { vec![rows, columns / group, each] }
 }
 
 /// Numbers per group, as f16 where that loses nothing.
 fn factors<W: io::Write>(net: &mut Net<W>, name: &str, dims: &[i64], values: &[f32]) -> io::Result<Value> {
-    if !values.iter().all(|value| float::fits_f16(*value)) {
-        return net.f32s(name, dims, values);
-    }
-    let bytes: Vec<u8> = values.iter().flat_map(|value| float::to_f16(*value).to_le_bytes()).collect();
-    net.constant(name, Kind::F16, dims, &bytes)
+    let small = values.iter().all(|value| float::fits_f16(*value));
+    let kind = if small { Kind::F16 } else { Kind::F32 };
+    net.streamed(name, kind, dims, |data| {
+        values.chunks(1 << 16).try_for_each(|values| {
+            let bytes: Vec<u8> = match small {
+                true => values.iter().flat_map(|value| float::to_f16(*value).to_le_bytes()).collect(),
+                false => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            };
+            data.put(&bytes)
+        })
+    })
 }
 
 /// The matrix in f32, `(quants - zeros) · scales`.
@@ -278,5 +297,27 @@ mod tests {
         let got = order(rows.clone(), 12, RowOrder::Interleaved { heads: 2, rotated: 4 });
         assert_eq!(got, [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
         assert_eq!(order(rows.clone(), 12, RowOrder::HalfSplit), rows);
+    }
+
+    #[test]
+    fn pieces_are_whole_heads_and_in_them_rows_are_put_in_order_as_in_the_whole() {
+        let (heads, head, width) = (10, 6, PIECE / 15);
+        let whole = RowOrder::Interleaved { heads, rotated: 4 };
+        let cut: Vec<_> = pieces(&(12..72), whole, width).collect();
+        assert_eq!(cut, [12..24, 24..36, 36..48, 48..60, 60..72]);
+        let rows: Vec<u8> = (0..60).collect();
+        let apart: Vec<u8> = cut
+            .iter()
+            .flat_map(|piece| {
+                let bytes = rows[piece.start - 12..piece.end - 12].to_vec();
+                order(bytes, piece.len(), part_of(whole, piece.len(), heads * head))
+            })
+            .collect();
+        assert_eq!(apart, order(rows, 60, whole));
+        // A row is a piece where it is longer than one.
+        let long: Vec<_> = pieces(&(0..3), RowOrder::HalfSplit, 2 * PIECE).collect();
+        assert_eq!(long, [0..1, 1..2, 2..3]);
+        let short: Vec<_> = pieces(&(0..1000), RowOrder::HalfSplit, 8).collect();
+        assert_eq!(short, vec![0..1000; 1]);
     }
 }

@@ -27,6 +27,7 @@ pub(super) fn shape(format: Format) -> Option<Shape> {
         Format::Q2_K => (Integer::U4, 16, true),
         Format::Q3_K => (Integer::I4, 16, false),
         Format::Q6_K => (Integer::I8, 16, false),
+        Format::Int4 { group, zeros } => (if zeros { Integer::U4 } else { Integer::I4 }, group, zeros),
     };
     Some(Shape { integer, group, affine })
 }
@@ -51,7 +52,18 @@ pub(super) fn unpack(format: Format, b: &[u8], mut give: impl FnMut(&[i8], f32, 
         Format::Q5_K => q5_k(b, half(0), half(2), give),
         Format::Q6_K => q6_k(b, half(208), give),
         Format::IQ4_XS => iq4_xs(b, half(0), give),
+        Format::Int4 { zeros, .. } => int4(b, zeros, give),
     }
+}
+
+/// A scale, a zero point and integers; without zero points they are signed, which is the same less 8.
+fn int4(b: &[u8], zeros: bool, mut give: impl FnMut(&[i8], f32, f32)) {
+    let scale = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+    let shift = if zeros { 0 } else { 8 };
+    let quants: Vec<i8> =
+        b[5..].iter().flat_map(|two| [(two & 15) as i8 - shift, (two >> 4) as i8 - shift]).collect();
+    // Exact: an f16 or bf16 times an integer of 4 bits, and so is the division that makes a zero point of it.
+    give(&quants, scale, if zeros { -(f32::from(b[4]) * scale) } else { 0.0 });
 }
 
 /// 16 bytes: elements 0 to 15 in the low halves, 16 to 31 in the high ones.

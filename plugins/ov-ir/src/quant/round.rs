@@ -3,7 +3,7 @@
 //! The scale is rounded to f16 before the integers are chosen, so that what is stored is what was rounded to. With 4
 //! bits the element of the largest magnitude becomes exactly -8 steps, which uses all sixteen values.
 
-use super::{Encoded, Grouped, Integer};
+use super::{Grouped, Integer};
 use crate::float::{from_f16, to_f16};
 
 /// What floating-point weights become.
@@ -15,46 +15,55 @@ pub(crate) struct Rounding {
     pub(crate) group: Option<usize>,
 }
 
-/// The rounded weight and its error.
-#[derive(Debug)]
-pub(crate) struct Rounded {
-    pub(crate) encoded: Encoded,
-    /// Sum of squared differences over the sum of squares.
-    pub(crate) error: f64,
+/// What rounding took away so far.
+#[derive(Debug, Default)]
+pub(super) struct Loss {
+    /// Sum of squared differences.
+    lost: f64,
+    /// Sum of squares.
+    whole: f64,
+}
+
+impl Loss {
+    /// The share that is lost.
+    pub(super) fn share(&self) -> f64 {
+        if self.whole > 0.0 { self.lost / self.whole } else { 0.0 }
+    }
 }
 
 impl Rounding {
-    /// Rounds rows of `columns` values.
+    /// Rounds rows of `columns` values, which the group divides, and adds them; the first is row `first` of its matrix.
     ///
     /// # Errors
-    /// The group does not divide the row, or a value is no number.
-    pub(crate) fn apply(&self, values: &[f32], columns: usize) -> Result<Rounded, String> {
-        if let Some(problem) = self.misfit(columns) {
-            return Err(problem);
-        }
-        let group = self.group.unwrap_or(columns);
-        let mut out = Grouped::with_capacity(self.integer, group, values.len(), false);
-        let (mut lost, mut whole) = (0.0, 0.0);
+    /// A value is no number.
+    pub(super) fn apply(
+        &self,
+        values: &[f32],
+        columns: usize,
+        first: usize,
+        out: &mut Grouped,
+        loss: &mut Loss,
+    ) -> Result<(), String> {
+        let group = out.group;
         let mut quants = vec![0i8; group];
         for (number, values) in values.chunks_exact(group).enumerate() {
             let scale = self.scale(values);
             if !scale.is_finite() || values.iter().any(|value| !value.is_finite()) {
                 return Err(format!(
                     "has a weight that is no finite number in row {}",
-                    number * group / columns
+                    first + number * group / columns
                 ));
             }
             for (quant, value) in quants.iter_mut().zip(values) {
                 *quant = self.nearest(*value, scale);
                 let error = f64::from(*value) - f64::from(*quant) * f64::from(scale);
-                lost += error * error;
-                whole += f64::from(*value) * f64::from(*value);
+                loss.lost += error * error;
+                loss.whole += f64::from(*value) * f64::from(*value);
             }
             out.scales.push(scale);
             out.push_quants(&quants);
         }
-        let error = if whole > 0.0 { lost / whole } else { 0.0 };
-        Ok(Rounded { encoded: Encoded::Grouped(out), error })
+        Ok(())
     }
 
     /// Why rows of `columns` values cannot be rounded, if so.

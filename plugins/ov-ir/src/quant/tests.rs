@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::round::Rounding;
-use super::{Encoded, Grouped, Integer, decode, encode};
+use super::{Encoder, Grouped, Integer, decode};
 use crate::float::{fits_f16, from_f16, to_f16};
 use crate::source::Format;
 
@@ -129,7 +129,7 @@ fn element(format: Format, b: &[u8], i: usize) -> (i32, f32, f32) {
             let scale = i32::from(low) + 16 * i32::from(high) - 32;
             (IQ[nib(8 + 16 * g, i % 32) as usize], f(0) * scale as f32, 0.0)
         }
-        Format::F32 | Format::F16 | Format::BF16 => unreachable!("they have no blocks"),
+        Format::F32 | Format::F16 | Format::BF16 | Format::Int4 { .. } => unreachable!("they have no blocks"),
     }
 }
 
@@ -150,9 +150,55 @@ fn values(g: &Grouped) -> Vec<f32> {
         .collect()
 }
 
-fn grouped(encoded: Encoded) -> Grouped {
-    let Encoded::Grouped(grouped) = encoded else { panic!("expected integers, found plain numbers") };
-    grouped
+/// Encodes a matrix piece by piece, and gives it with the share that rounding took away.
+fn pieces(
+    (format, columns): (Format, usize),
+    bytes: &[u8],
+    rounding: Option<Rounding>,
+    piece: usize,
+) -> Result<(Grouped, Option<f64>), String> {
+    let (block, size) = format.layout();
+    let row = columns / block * size;
+    let mut encoder = Encoder::new(format, bytes.len() / row, columns, rounding)?;
+    let (integer, group) = encoder.form().expect("integers");
+    let mut quants = Vec::new();
+    for piece in bytes.chunks(piece * row) {
+        quants.extend(encoder.rows(piece.to_vec())?);
+    }
+    let loss = encoder.loss();
+    let factors = encoder.finish().expect("scales");
+    Ok((Grouped { integer, group, quants, scales: factors.scales, zeros: factors.zeros }, loss))
+}
+
+fn encode(format: Format, bytes: &[u8], columns: usize) -> Result<Grouped, String> {
+    Ok(pieces((format, columns), bytes, None, 7)?.0)
+}
+
+fn round(rounding: Rounding, values: &[f32], columns: usize) -> Result<(Grouped, f64), String> {
+    let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let (grouped, loss) = pieces((Format::F32, columns), &bytes, Some(rounding), 3)?;
+    Ok((grouped, loss.expect("something was rounded")))
+}
+
+#[test]
+fn a_matrix_is_the_same_whatever_the_pieces_it_comes_in() {
+    let same = |format, columns, bytes: &[u8], rounding| {
+        let (whole, lost) = pieces((format, columns), bytes, rounding, usize::MAX / 4096).unwrap();
+        for piece in [1, 3] {
+            let (cut, loss) = pieces((format, columns), bytes, rounding, piece).unwrap();
+            assert_eq!(
+                (&cut.quants, cut.scales, cut.zeros),
+                (&whole.quants, whole.scales.clone(), whole.zeros.clone())
+            );
+            assert_eq!(loss, lost);
+        }
+    };
+    for format in ALL {
+        same(format, 2 * format.layout().0, &random(format, 20), None);
+    }
+    let weights: Vec<u8> = (0..640u16).flat_map(|x| (0x3c00 + x).to_le_bytes()).collect();
+    same(Format::BF16, 64, &weights, Some(Rounding { integer: Integer::I4, group: Some(32) }));
+    same(Format::F16, 64, &weights, Some(Rounding { integer: Integer::I8, group: None }));
 }
 
 #[test]
@@ -160,7 +206,7 @@ fn symmetric_blocks_are_kept_bit_for_bit() {
     for format in ALL {
         let (block, size) = format.layout();
         let bytes = random(format, 200);
-        let got = grouped(encode(format, bytes.clone(), block).unwrap());
+        let got = encode(format, &bytes, block).unwrap();
         if got.zeros.is_some() {
             continue;
         }
@@ -177,7 +223,7 @@ fn affine_blocks_lose_only_the_rounding_of_the_zero_point() {
     for format in ALL {
         let (block, size) = format.layout();
         let bytes = random(format, 200);
-        let got = grouped(encode(format, bytes.clone(), block).unwrap());
+        let got = encode(format, &bytes, block).unwrap();
         if got.zeros.is_none() {
             continue;
         }
@@ -212,16 +258,16 @@ fn a_block_without_a_step_keeps_its_offset() {
     let mut block = vec![0x5a; 20];
     block[..2].copy_from_slice(&0u16.to_le_bytes());
     block[2..4].copy_from_slice(&to_f16(-0.375).to_le_bytes());
-    let got = grouped(encode(Format::Q4_1, block, 32).unwrap());
+    let got = encode(Format::Q4_1, &block, 32).unwrap();
     assert!(values(&got).iter().all(|value| *value == -0.375));
 }
 
 #[test]
 fn scales_that_are_no_numbers_are_refused_with_their_row() {
-    let mut bytes = random(Format::Q8_0, 6);
-    bytes[4 * 34..4 * 34 + 2].copy_from_slice(&0x7c00u16.to_le_bytes());
-    let problem = encode(Format::Q8_0, bytes, 64).unwrap_err();
-    assert!(problem.contains("row 2"), "{problem}");
+    let mut bytes = random(Format::Q8_0, 40);
+    bytes[36 * 34..36 * 34 + 2].copy_from_slice(&0x7c00u16.to_le_bytes());
+    let problem = encode(Format::Q8_0, &bytes, 64).unwrap_err();
+    assert!(problem.contains("row 18"), "{problem}");
 }
 
 #[test]
@@ -229,15 +275,14 @@ fn rounding_stays_within_half_a_step() {
     let mut random = Random(7);
     let weights: Vec<f32> = (0..4096).map(|_| (random.next() >> 40) as f32 / 8_388_608.0 - 1.0).collect();
     for (integer, limit) in [(Integer::I8, 2e-5), (Integer::I4, 6e-3)] {
-        let rounded = Rounding { integer, group: Some(64) }.apply(&weights, 256).unwrap();
-        let got = grouped(rounded.encoded);
+        let (got, lost) = round(Rounding { integer, group: Some(64) }, &weights, 256).unwrap();
         for (i, (a, b)) in weights.iter().zip(values(&got)).enumerate() {
             let step = got.scales[i / 64].abs();
             // The largest positive value may need +8, which does not exist with 4 bits.
             let slack = if integer == Integer::I4 { 1.01 } else { 0.51 };
             assert!((a - b).abs() <= step * slack, "{a} became {b} with steps of {step}");
         }
-        assert!(rounded.error < limit && rounded.error > 0.0, "{integer:?}: {}", rounded.error);
+        assert!(lost < limit && lost > 0.0, "{integer:?}: {lost}");
         assert!(got.scales.iter().all(|scale| fits_f16(*scale)), "scales are rounded before the integers");
     }
 }
@@ -245,8 +290,34 @@ fn rounding_stays_within_half_a_step() {
 #[test]
 fn rounding_refuses_what_does_not_divide() {
     let rounding = Rounding { integer: Integer::I4, group: Some(64) };
-    assert!(rounding.apply(&[0.0; 96], 96).unwrap_err().contains("rows of 96"));
-    assert!(rounding.apply(&[f32::NAN; 64], 64).unwrap_err().contains("row 0"));
+    assert!(round(rounding, &[0.0; 96], 96).unwrap_err().contains("rows of 96"));
+    let mut values = [0.0; 640];
+    values[9 * 64] = f32::NAN;
+    assert!(round(rounding, &values, 64).unwrap_err().contains("row 9"), "counted over all pieces");
     let whole = Rounding { integer: Integer::I8, group: None };
-    assert_eq!(grouped(whole.apply(&[0.5; 96], 96).unwrap().encoded).group, 96);
+    assert_eq!(round(whole, &[0.5; 96], 96).unwrap().0.group, 96);
+}
+
+#[test]
+fn integers_that_others_packed_are_kept_bit_for_bit() {
+    let mut random = Random(11);
+    for zeros in [false, true] {
+        // A group may be a long row.
+        let (format, group) = (Format::Int4 { group: 512, zeros }, 512);
+        let size = format.layout().1;
+        let mut bytes: Vec<u8> = (0..6 * size).map(|_| random.byte()).collect();
+        for (number, block) in bytes.chunks_exact_mut(size).enumerate() {
+            let scale = if number == 5 { 0.0 } else { from_f16(u16::from_le_bytes(random.half())) };
+            block[..4].copy_from_slice(&scale.to_le_bytes());
+            block[4] = if zeros { number as u8 * 3 } else { 8 };
+        }
+        let got = encode(format, &bytes, 2 * group).unwrap();
+        for (i, value) in values(&got).into_iter().enumerate() {
+            let block = &bytes[i / group * size..][..size];
+            let scale = f32::from_le_bytes(block[..4].try_into().unwrap());
+            let q = block[5 + i % group / 2] >> (4 * (i % 2)) & 15;
+            let exact = (f32::from(q) - f32::from(block[4])) * scale;
+            assert_eq!(value, exact, "element {i}, zero points {zeros}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Format, Source};
+use super::{Format, Integers, Source};
 use crate::error::Error;
 
 /// Bytes of a header; real ones are below 20 MB.
@@ -33,7 +33,8 @@ pub(crate) fn json(path: &Path) -> Result<Value, Error> {
     let file = File::open(path).map_err(Error::io("open", path))?;
     let mut text = Vec::new();
     file.take(MAX_JSON).read_to_end(&mut text).map_err(Error::io("read", path))?;
-    serde_json::from_slice(&text).map_err(|e| Error::damaged(path, format!("is no valid json: {e}")))
+    serde_json::from_slice(&text)
+        .map_err(|e| Error::damaged(path, format!("is no valid json: {e}; fetch the file again")))
 }
 
 fn shards(folder: &Path) -> Result<Vec<PathBuf>, Error> {
@@ -71,9 +72,12 @@ fn shard(source: &mut Source, number: usize, path: &Path) -> Result<(), Error> {
     }
     let mut text = vec![0; header as usize];
     file.read_exact(&mut text).map_err(short)?;
-    let value: Value = serde_json::from_slice(&text)
-        .map_err(|e| Error::damaged(path, format!("has a header that is no valid json: {e}")))?;
-    let table = value.as_object().ok_or_else(|| Error::damaged(path, "has a header that is no object"))?;
+    let value: Value = serde_json::from_slice(&text).map_err(|e| {
+        Error::damaged(path, format!("has a header that is no valid json: {e}; fetch the file again"))
+    })?;
+    let table = value
+        .as_object()
+        .ok_or_else(|| Error::damaged(path, "has a header that is no object; fetch the file again"))?;
     for (name, row) in table.iter().filter(|(name, _)| *name != "__metadata__") {
         tensor(source, number, path, name, row, 8 + header, len)?;
     }
@@ -91,13 +95,14 @@ fn tensor(
 ) -> Result<(), Error> {
     let wrong = |problem: String| Error::tensor(path, name, problem);
     if source.has(name) {
-        return Err(wrong("occurs twice".into()));
+        return Err(wrong("occurs twice; fetch all files from one place".into()));
     }
     let dtype = row.get("dtype").and_then(Value::as_str).unwrap_or_default();
     let format = match dtype {
-        "F32" => Format::F32,
-        "F16" => Format::F16,
-        "BF16" => Format::BF16,
+        "F32" => Some(Format::F32),
+        "F16" => Some(Format::F16),
+        "BF16" => Some(Format::BF16),
+        "I32" => None,
         other => {
             source.unreadable.insert(name.to_owned(), other.to_owned());
             return Ok(());
@@ -106,19 +111,28 @@ fn tensor(
     let numbers = |key: &str| -> Option<Vec<u64>> {
         row.get(key)?.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<_>>>()
     };
-    let dims = numbers("shape").ok_or_else(|| wrong("has no shape".into()))?;
+    let dims = numbers("shape").ok_or_else(|| wrong("has no shape; fetch the file again".into()))?;
     let offsets = numbers("data_offsets").filter(|two| two.len() == 2);
-    let offsets = offsets.ok_or_else(|| wrong("has no data_offsets".into()))?;
-    let width = format.layout().1 as u64;
+    let offsets = offsets.ok_or_else(|| wrong("has no data_offsets; fetch the file again".into()))?;
+    let width = format.map_or(4, |format| format.layout().1) as u64;
     let bytes = dims.iter().try_fold(width, |product, dim| product.checked_mul(*dim));
     if bytes.is_none() || offsets[1].checked_sub(offsets[0]) != bytes {
-        return Err(wrong(format!("has the shape {dims:?} of {dtype} and the bytes {offsets:?}")));
+        return Err(wrong(format!(
+            "has the shape {dims:?} of {dtype} and the bytes {offsets:?}; fetch the file again"
+        )));
     }
     if data.checked_add(offsets[1]).is_none_or(|end| end > len) {
         return Err(wrong("reaches behind the end of the file; fetch the file again".into()));
     }
     let shape = dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>();
     let shape = shape.map_err(|_| wrong("is too large for this machine".into()))?;
-    source.add(name.to_owned(), shape, format, number, data + offsets[0]);
+    let start = data + offsets[0];
+    match format {
+        Some(format) => source.add(name.to_owned(), shape, format, number, start),
+        None => {
+            source.unreadable.insert(name.to_owned(), dtype.to_owned());
+            source.integers.insert(name.to_owned(), Integers { shape, file: number, start });
+        }
+    }
     Ok(())
 }

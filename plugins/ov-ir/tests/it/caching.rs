@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use cascadia_ov_ir::{BIN, Error, MANIFEST, Report, Request, Step, Target, compile, prune, verify};
 
-use crate::fixture::{Scratch, request, source};
+use crate::fixture::{Scratch, request};
+use crate::models::source;
 
 fn cached(name: &str, folder: &Path) -> Report {
     compile(&asked(name, folder), &mut ()).unwrap()

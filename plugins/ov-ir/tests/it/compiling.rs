@@ -3,35 +3,25 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cascadia_ov_ir::{
     BIN, Bits, Error, Inspection, MANIFEST, Quantize, Request, Step, Target, XML, compile, inspect, verify,
 };
 
-use crate::fixture::{ALL, Scratch, request, source, whole};
+use crate::fixture::{Scratch, copy, listed, request, whole};
+use crate::models::{self, source};
 
 fn cache(name: &str, folder: &Path) -> Request {
     Request { target: Target::Cache(folder.to_owned()), ..request(&source(name), folder) }
 }
 
-/// Names in a folder, but for locks and notes.
-fn listed(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-        .filter(|name| !name.ends_with(".lock") && name != "digests")
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn every_fixture_compiles_to_a_folder_that_verifies() {
     let scratch = Scratch::new("verifies");
-    for name in ALL {
-        let folder = scratch.path(name);
-        let report = whole(name, &folder);
+    for name in models::all() {
+        let folder = scratch.path(&name);
+        let report = whole(&name, &folder);
         assert!(!report.cached);
         let config = if name.ends_with("-hf") { Some("config.json") } else { None };
         let expected: Vec<&str> = [MANIFEST].into_iter().chain(config).chain([BIN, XML]).collect();
@@ -194,47 +184,6 @@ fn long_contexts_choose_the_factors_for_long_texts() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name_before_anything_is_written() {
-    let scratch = Scratch::new("refused");
-    let edits: [(&str, &str, &str); 5] = [
-        ("\"qwen3\"", "\"mamba2\"", "mamba2"),
-        ("\"yarn\"", "\"dynamic\"", "rope scaling dynamic"),
-        ("\"hidden_size\"", "\"hidden_act\": \"relu\", \"hidden_size\"", "activation relu"),
-        ("\"hidden_size\"", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"hidden_size\"", "awq"),
-        ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "tensor model.layers.1."),
-    ];
-    for (from, to, named) in edits {
-        let folder = copy(&source("qwen3-hf"), &scratch.path("source"));
-        let config = folder.join("config.json");
-        let text = fs::read_to_string(&config).unwrap();
-        assert!(text.contains(from), "{from} is not in the fixture");
-        fs::write(&config, text.replace(from, to)).unwrap();
-        let out = scratch.path("out");
-        let error = compile(&request(&folder, &out), &mut ()).unwrap_err();
-        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains(named), "{error}");
-        assert_eq!(listed(&scratch.path("")), ["source"]);
-    }
-}
-
-#[test]
-fn an_unknown_architecture_of_a_gguf_file_is_refused_by_name() {
-    let scratch = Scratch::new("unknown");
-    let mut bytes = fs::read(source("qwen3-gguf")).unwrap();
-    let places: Vec<usize> = (0..2000).filter(|at| bytes[*at..].starts_with(b"qwen3")).collect();
-    assert!(places.len() > 5);
-    for at in places {
-        bytes[at..at + 5].copy_from_slice(b"rwkv6");
-    }
-    let file = scratch.path("model.gguf");
-    fs::write(&file, bytes).unwrap();
-    let error = compile(&request(&file, &scratch.path("out")), &mut ()).unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert!(error.to_string().contains("architecture rwkv6"), "{error}");
-    assert_eq!(listed(&scratch.path("")), ["model.gguf"]);
-}
-
-#[test]
 fn requests_that_cannot_be_met_are_refused() {
     let scratch = Scratch::new("requests");
     let plain = request(&source("llama-hf"), &scratch.path("out"));
@@ -246,22 +195,6 @@ fn requests_that_cannot_be_met_are_refused() {
     let error = compile(&Request { quantize, ..plain }, &mut ()).unwrap_err().to_string();
     assert!(error.contains("groups of 48"), "{error}");
     assert!(listed(&scratch.path("")).is_empty());
-}
-
-#[test]
-fn a_cut_source_is_damaged() {
-    let scratch = Scratch::new("cut");
-    let file = scratch.path("model.gguf");
-    let bytes = fs::read(source("llama-gguf")).unwrap();
-    fs::write(&file, &bytes[..bytes.len() - 40]).unwrap();
-    let error = compile(&request(&file, &scratch.path("out")), &mut ()).unwrap_err();
-    assert!(matches!(error, Error::Gguf { .. }), "{error}");
-    let folder = copy(&source("qwen2-hf"), &scratch.path("hf"));
-    let weights = folder.join("model.safetensors");
-    let bytes = fs::read(&weights).unwrap();
-    fs::write(&weights, &bytes[..bytes.len() - 2]).unwrap();
-    let error = compile(&request(&folder, &scratch.path("out")), &mut ()).unwrap_err().to_string();
-    assert!(error.contains("behind the end"), "{error}");
 }
 
 #[test]
@@ -290,14 +223,4 @@ fn an_inspection_names_family_sizes_and_formats() {
         panic!("a folder with a manifest is a compiled model")
     };
     assert_eq!(*manifest, report.manifest);
-}
-
-fn copy(from: &Path, to: &Path) -> PathBuf {
-    drop(fs::remove_dir_all(to));
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-    }
-    to.to_owned()
 }

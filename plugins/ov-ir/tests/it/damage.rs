@@ -6,7 +6,8 @@ use std::path::Path;
 
 use cascadia_ov_ir::{BIN, Error, MANIFEST, Request, XML, compile, inspect};
 
-use crate::fixture::{Scratch, request, source, whole};
+use crate::fixture::{Scratch, request, whole};
+use crate::models::source;
 
 /// xorshift64*: the same damage in every run.
 struct Random(u64);
@@ -70,15 +71,19 @@ fn damaged_gguf_headers_are_refused_or_taken_as_they_are() {
 #[test]
 fn damaged_safetensors_and_configurations_are_refused_or_taken_as_they_are() {
     let scratch = Scratch::new("hf-damage");
-    let from = source("gemma3-hf");
-    for (name, head) in [("model.safetensors", 3000), ("config.json", 900)] {
-        let folder = scratch.path(name);
+    for (model, name, head) in [
+        ("gemma3-hf", "model.safetensors", 3000),
+        ("gemma3-hf", "config.json", 900),
+        ("llama-gptq-hf", "model.safetensors", 6000),
+        ("qwen2-awq-hf", "config.json", 900),
+    ] {
+        let (from, folder) = (source(model), scratch.path(&format!("{model}-{name}")));
         fs::create_dir(&folder).unwrap();
         for file in ["model.safetensors", "config.json"] {
             fs::copy(from.join(file), folder.join(file)).unwrap();
         }
         let taken = damage(&from.join(name), (&folder, &folder.join(name)), None, (head, 200));
-        assert!(taken < 180, "{taken} of 200 damaged files {name} were taken");
+        assert!(taken < 180, "{taken} of 200 damaged files {name} of {model} were taken");
     }
 }
 

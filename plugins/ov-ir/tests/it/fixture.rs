@@ -1,48 +1,16 @@
-//! Tiny models with reference logits (`reference/make.py` writes them), and folders to compile into.
+//! Requests that compile the tiny models, and folders to compile into.
 
 use std::path::{Path, PathBuf};
 
 use cascadia_ov_ir::{Report, Request, Target, compile};
 use serde_json::Value;
 
-/// Families and forms; each is a folder of `tests/models`.
-pub(crate) const ALL: [&str; 15] = [
-    "gemma-hf",
-    "gemma2-gguf",
-    "gemma2-hf",
-    "gemma3-gguf",
-    "gemma3-hf",
-    "llama-gguf",
-    "llama-hf",
-    "mistral-hf",
-    "phi3-hf",
-    "qwen2-gguf",
-    "qwen2-hf",
-    "qwen3-gguf",
-    "qwen3-hf",
-    "smollm3-gguf",
-    "smollm3-hf",
-];
-
-pub(crate) fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models")
-}
-
-/// What is compiled of a fixture.
-pub(crate) fn source(name: &str) -> PathBuf {
-    let folder = models().join(name);
-    let file = folder.join("model.gguf");
-    if file.exists() { file } else { folder }
-}
+use crate::models::{self, source};
 
 /// Token ids and a row of logits for each.
 pub(crate) fn case(name: &str) -> (Vec<i64>, Vec<Vec<f32>>) {
-    let folder = models().join(name);
-    let case: Value = serde_json::from_slice(&std::fs::read(folder.join("case.json")).unwrap()).unwrap();
-    let vocab = case["vocab"].as_u64().unwrap() as usize;
-    let bytes = std::fs::read(folder.join("logits.bin")).unwrap();
-    let logits: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
-    (ids(&case), logits.chunks_exact(vocab).map(<[f32]>::to_vec).collect())
+    let (case, logits) = models::case(name);
+    (ids(&case), logits)
 }
 
 pub(crate) fn ids(case: &Value) -> Vec<i64> {
@@ -84,4 +52,26 @@ pub(crate) fn request(source: &Path, folder: &Path) -> Request {
 
 pub(crate) fn whole(name: &str, folder: &Path) -> Report {
     compile(&request(&source(name), folder), &mut ()).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Names in a folder, but for locks and notes.
+pub(crate) fn listed(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| !name.ends_with(".lock") && name != "digests")
+        .collect();
+    names.sort();
+    names
+}
+
+/// A folder's files in another folder, which begins empty.
+pub(crate) fn copy(from: &Path, to: &Path) -> PathBuf {
+    drop(std::fs::remove_dir_all(to));
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+    to.to_owned()
 }

@@ -6,7 +6,8 @@ use cascadia_ov_ir::{Bits, Quantize, Request, compile};
 use serde_json::Value;
 
 use crate::ffi::{Feed, Running, Runtime};
-use crate::fixture::{ALL, Scratch, case, ids, models, request, source, whole};
+use crate::fixture::{Scratch, case, ids, request, whole};
+use crate::models::{self, source};
 
 #[expect(clippy::disallowed_methods, reason = "the test runner says where things are")]
 fn given(name: &str) -> PathBuf {
@@ -70,7 +71,7 @@ fn difference(reference: &[Vec<f32>], found: &[f32]) -> (f64, f64, usize) {
 #[ignore = "needs OpenVINO"]
 fn every_family_computes_what_the_reference_does() {
     let (runtime, scratch) = (runtime(), Scratch::new("families"));
-    for name in ALL {
+    for name in &models::all() {
         let (ids, reference) = case(name);
         whole(name, &scratch.path(name));
         let mut model = runtime.load(&scratch.path(name));
@@ -110,6 +111,20 @@ fn operations_are_fused_and_weights_stay_compressed() {
             ("Softmax", 0),
         ];
         check(&model, name, &expected);
+    }
+}
+
+#[test]
+#[ignore = "needs OpenVINO"]
+fn matrices_that_others_packed_stay_compressed_too() {
+    let (runtime, scratch) = (runtime(), Scratch::new("fused-packed"));
+    for name in ["llama-gptq-hf", "mistral-gptq-hf", "qwen2-awq-hf", "qwen3-packed-hf"] {
+        let (ids, _) = case(name);
+        whole(name, &scratch.path(name));
+        let mut model = runtime.load(&scratch.path(name));
+        run(&mut model, Input::Ids(&ids), 0, 4);
+        // Seven in each of two layers, and the head, which is not packed.
+        check(&model, name, &[("FullyConnectedCompressed", 14), ("FullyConnected", 1), ("MatMul", 0)]);
     }
 }
 
@@ -178,7 +193,7 @@ fn weights_rounded_on_request_stay_near_the_reference() {
 #[ignore = "needs OpenVINO and the model"]
 fn a_real_model_computes_what_the_reference_does() {
     let (runtime, scratch) = (runtime(), Scratch::new("real"));
-    let text = std::fs::read(models().join("smollm2.json")).unwrap();
+    let text = std::fs::read(models::folder().join("smollm2.json")).unwrap();
     let outline: Value = serde_json::from_slice(&text).unwrap();
     let ids = ids(&outline);
     compile(&request(&given("CASCADIA_MODEL"), &scratch.path("model")), &mut ()).unwrap();
