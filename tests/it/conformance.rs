@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use cascadia_tests::{Host, setup, sys};
 
-use crate::ov_genai;
+use crate::{ov_genai, ov_runtime};
 
 /// Runs the suite with these capabilities; answers its last line.
 fn suite(python: &Path, host: &Host, model: &str, caps: &str) -> Result<String> {
@@ -66,6 +66,18 @@ fn openvino_genai_conforms_with_the_model_in_one_piece() -> Result<()> {
     host.ready_within(ov_genai::COMPILED);
     let last = suite(&python, &host, "smol", "tokenize,n,metrics,cancel,seed,token_prompt,echo,penalties")?;
     ensure!(last.starts_with("45 passed, 0 failed"), "{last}");
+    host.quiet();
+    Ok(())
+}
+
+#[test]
+fn our_own_batching_conforms() -> Result<()> {
+    let Some(python) = setup::python() else { return Ok(()) };
+    let Some(host) = ov_runtime::host(&["--profile", "exact"]) else { return Ok(()) };
+    let caps =
+        "logprobs,prompt_logprobs,tokenize,seed,logit_bias,penalties,n,metrics,cancel,token_prompt,echo";
+    let last = suite(&python, &host, "smol", caps)?;
+    ensure!(last.contains(" passed, 0 failed"), "{last}");
     host.quiet();
     Ok(())
 }

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cascadia_ov_base::locate::{self, Runtime, Search};
+use cascadia_ov_base::source::{Keep, Ready, Source};
+use cascadia_ov_base::surroundings;
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{
     Builder, Engine, Error, Level, Progress, Result, Serial, Shard, Worker, log, spawn,
@@ -13,13 +16,10 @@ use crate::engine::single::Single;
 use crate::engine::{Batch, Facts};
 use crate::ffi::{Host, Shim, devices};
 use crate::folder::Folder;
-use crate::locate::{self, Runtime, Search};
 use crate::options::Options;
 use crate::pipeline::embedder::Embedder;
 use crate::pipeline::stateful::Stateful;
 use crate::pipeline::{Pipeline, fault, setup};
-use crate::source::{Ready, Source};
-use crate::surroundings;
 use crate::way::Way;
 use crate::whole::Whole;
 use crate::words::{self, Tokenizer};
@@ -68,14 +68,19 @@ impl Builder for Genai {
             progress.report("runtime", 0, 2)?;
             list_devices(&open_runtime(&self.options)?.2)?;
         }
-        let found = Source::of(&shard.path, self.options.gguf_loader)?;
+        let found = Source::of(&shard.path, self.options.gguf_loader).map_err(with_library)?;
         let way = match found.embeds {
             true => None,
             false => Some(Way::choose(&self.options, &shard.path, &found)?),
         };
         progress.report("runtime", 0, 2)?;
         let (shim, version, runtime) = open_runtime(&self.options)?;
-        let Ready { path, note } = found.source.ready(&shard.path, &self.options, progress)?;
+        let keep = Keep {
+            cache_dir: self.options.cache_dir.clone(),
+            cache_limit: self.options.cache_limit,
+            context_length: self.options.context_length,
+        };
+        let Ready { path, note } = found.source.ready(&shard.path, &keep, progress).map_err(with_library)?;
         progress.report("model", 1, 2)?;
         let o = &self.options;
         let opened = setup::Options {
@@ -135,6 +140,14 @@ impl Builder for Genai {
     }
 }
 
+/// A refusal of the compiler, with the way out that only this plugin has.
+fn with_library(mut error: Error) -> Error {
+    if error.code == code::UNSUPPORTED && error.message.contains("not supported") {
+        error.message += ", and --gguf-loader library hands a GGUF file to OpenVINO GenAI's loader, which rounds some weights";
+    }
+    error
+}
+
 /// One line for each device; `cascadia-host doctor` reads them.
 fn list_devices(runtime: &Runtime) -> Result<()> {
     let devices = devices::list(&Host, &runtime.core, runtime.build).map_err(Error::backend)?;
@@ -156,11 +169,24 @@ fn open_runtime(options: &Options) -> Result<(Arc<Shim>, String, Runtime)> {
     };
     let failed = |e: &dyn std::fmt::Display| Error::backend(e.to_string());
     let runtime = locate::find(&search).map_err(|e| failed(&e))?;
-    let shim = locate::shim(&beside, runtime.build).map_err(|e| failed(&e))?;
+    let shim = locate::shim(&beside, "ov_genai", runtime.build).map_err(|e| failed(&e))?;
     let loaded = Shim::load(&Host, &runtime, &shim).map_err(|e| failed(&e))?;
     loaded.check(options.allow_untested).map_err(|e| failed(&e))?;
     let (_, version) = loaded.version();
     let core = runtime.core.display().to_string();
     log(Level::Info, "runtime", "OpenVINO opened", &[("version", &version), ("core", &core)]);
     Ok((loaded, version, runtime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_that_the_compiler_lacks_is_refused_with_the_librarys_loader_as_the_way_out() {
+        let unknown = Error::new(code::UNSUPPORTED, "m.gguf: architecture rwkv6 is not supported");
+        assert!(with_library(unknown).message.contains("--gguf-loader library"));
+        let other = Error::new(code::MODEL_NOT_FOUND, "m.gguf: not supported by the file system");
+        assert_eq!(with_library(other.clone()), other);
+    }
 }

@@ -10,7 +10,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::locate;
+use cascadia_ov_base::locate;
+pub(crate) use cascadia_ov_base::open::{Host, Open, Symbols};
+
 use paged::{Metrics, Progress, Scheduler};
 use text::{RawText, Text, text};
 use value::RawValue;
@@ -20,37 +22,12 @@ pub(crate) mod embedder;
 pub(crate) mod paged;
 pub(crate) mod stateful;
 #[cfg(test)]
-pub(crate) mod system;
-#[cfg(test)]
 mod tests;
 mod text;
 pub(crate) mod value;
 pub(crate) mod words;
 
 const ABI: u32 = 3;
-
-/// Opens libraries; in the host it is the host, which locks its loader and refuses a second build of a name.
-///
-/// # Safety
-/// A library stays open for the rest of the process, and its symbols are the addresses of those names in it.
-pub(crate) unsafe trait Open {
-    /// Binds all symbols at once; `global` offers them to libraries that are opened later.
-    fn open(&self, path: &Path, global: bool) -> Result<Symbols, String>;
-}
-
-/// Looks a name up in an opened library.
-pub(crate) type Symbols = Box<dyn Fn(&CStr) -> Option<*mut c_void>>;
-
-/// Opens through the host, under its loader lock.
-pub(crate) struct Host;
-
-// SAFETY: the host never closes a library, and its dlopen service answers the address of the name.
-unsafe impl Open for Host {
-    fn open(&self, path: &Path, global: bool) -> Result<Symbols, String> {
-        let library = cascadia_plugin_api::sdk::dlopen(path, global).map_err(|e| e.message)?;
-        Ok(Box::new(move |name| library.symbol(name)))
-    }
-}
 
 macro_rules! functions {
     ($($name:ident($($arg:ty),*) $(-> $out:ty)?;)*) => {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use cascadia_ov_ir::XML;
 use cascadia_plugin_api::sdk::{Error, Result};
 use serde_json::Value;
 
@@ -45,16 +44,6 @@ impl Wish {
 
 /// Families whose first position is not 0 but behind that of the padding token.
 const SHIFTED: [&str; 4] = ["roberta", "xlm-roberta", "camembert", "mpnet"];
-
-/// Whether a folder's network gives states and no logits: then it embeds.
-pub(crate) fn embeds(folder: &Path) -> bool {
-    let Ok(network) = std::fs::read(folder.join(XML)) else { return false };
-    let has = |name: &str| {
-        let name = format!("names=\"{name}\"");
-        network.windows(name.len()).any(|at| at == name.as_bytes())
-    };
-    has("last_hidden_state") && !has("logits")
-}
 
 impl Folder {
     pub(crate) fn read(folder: &Path, wish: Wish) -> Folder {
@@ -129,12 +118,5 @@ mod tests {
         write("tokenizer_config.json", r#"{"model_max_length": 1000000000000000019884624838656}"#);
         assert_eq!(read(Wish::Auto).max_tokens, 512);
         std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_network_embeds_if_it_gives_states_and_no_logits() {
-        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-        assert!(embeds(&models.join("bert")));
-        assert!(!embeds(&models));
     }
 }

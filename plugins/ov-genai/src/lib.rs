@@ -1,7 +1,7 @@
 //! `ov-genai`: whole models through OpenVINO GenAI.
 //!
-//! `surroundings` knows this machine's folders, `locate` finds the runtime in them, `ffi` and the C++ shim speak with it,
-//! `pipeline` makes that plain Rust, `source` compiles what is no network yet, `builder` turns options into an `engine`.
+//! `ffi` and the C++ shim speak with the runtime, `pipeline` makes that plain Rust, `builder` turns options into an `engine`.
+//! What finds the runtime and compiles what is no network yet is `plugins/ov-base`.
 
 mod builder;
 mod cache;
@@ -9,13 +9,12 @@ mod embed;
 mod engine;
 mod ffi;
 mod folder;
-mod locate;
+#[cfg(test)]
+mod live;
 mod options;
 mod pipeline;
 mod prefix;
-mod source;
 mod speculate;
-mod surroundings;
 mod way;
 mod whole;
 mod words;

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use cascadia_plugin_api::sdk::{Error, Result};
 
+use cascadia_ov_base::options::{flag, number, properties};
+use cascadia_ov_base::source::Loader;
+
 use crate::folder;
 use crate::pipeline::setup::{Cache, Profile, Proposer, Scheduler};
-use crate::source::Loader;
 use crate::way::{self, Wish};
 
 /// Everything that can be set.
@@ -154,34 +156,6 @@ fn loader(value: &str) -> Result<Loader> {
         "library" => Ok(Loader::Library),
         other => Err(Error::config(format!("gguf-loader {other:?} is none of own, library"))),
     }
-}
-
-fn flag(key: &str, value: &str) -> Result<bool> {
-    match value {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        other => Err(Error::config(format!("{key} is {other:?}, which is neither true nor false"))),
-    }
-}
-
-fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T> {
-    value
-        .parse()
-        .map_err(|_| Error::config(format!("{key} is {value:?}, which is not a number in its range")))
-}
-
-fn properties(text: &str) -> Result<Vec<(String, String)>> {
-    let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
-    entries
-        .map(|entry| match entry.split_once('=') {
-            Some((key, value)) if !key.trim().is_empty() => {
-                Ok((key.trim().to_owned(), value.trim().to_owned()))
-            }
-            _ => Err(Error::config(format!(
-                "properties has {entry:?}; write KEY=VALUE, separated by semicolons"
-            ))),
-        })
-        .collect()
 }
 
 #[cfg(test)]

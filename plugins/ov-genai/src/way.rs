@@ -8,7 +8,7 @@ use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::options::Options;
 use crate::pipeline::setup::Proposer;
-use crate::source::Found;
+use cascadia_ov_base::source::Found;
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Way {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Source;
+    use cascadia_ov_base::source::Source;
 
     fn choose(pairs: &[(&str, &str)], capped: Option<&str>) -> Result<Way> {
         let found = Found { capped: capped.map(str::to_owned), ..Source::Network.into() };

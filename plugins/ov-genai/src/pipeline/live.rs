@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use super::sampling::Grammar;
 use super::setup::Profile;
 use super::*;
-use crate::ffi::system::System;
-use crate::locate;
+use cascadia_ov_base::locate;
+use cascadia_ov_base::system::System;
 
 mod assisted;
 mod sampling;
@@ -41,7 +41,7 @@ fn runtime() -> locate::Runtime {
 
 fn shim() -> Arc<Shim> {
     let runtime = runtime();
-    let shim = locate::shim(&beside(), runtime.build).unwrap();
+    let shim = locate::shim(&beside(), "ov_genai", runtime.build).unwrap();
     Shim::load(&System, &runtime, &shim).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! Finds OpenVINO, OpenVINO GenAI and its tokenizers, and the shim that was built for them.
+//! Finds OpenVINO, alone or with OpenVINO GenAI and its tokenizers, and the shim that was built for it.
 //!
 //! Invariant: a [`Runtime`] holds three libraries of one build, and the tokenizers library lies beside GenAI's own
 //! file. GenAI looks for it there (it resolves links first) and nowhere else, unless an environment variable says
@@ -17,49 +17,88 @@ mod tests;
 
 const CORE: &str = "libopenvino.so.";
 const GENAI: &str = "libopenvino_genai.so.";
+const GENAI_NAME: &str = "OpenVINO GenAI";
+const GENAI_PACKAGE: &str = "openvino-genai";
 const TOKENIZERS: &str = "libopenvino_tokenizers.so";
 
 /// The option of the plugin that names a folder, for messages.
-pub(crate) const OPTION: &str = "openvino-dir";
+pub const OPTION: &str = "openvino-dir";
 
 /// Where to look, in this order.
-pub(crate) struct Search<'a> {
+pub struct Search<'a> {
     /// What the user named: a folder with all libraries, one with a `lib` folder, or a `site-packages` folder.
-    pub(crate) explicit: Option<&'a Path>,
+    pub explicit: Option<&'a Path>,
     /// The plugin's own folder: `openvino/lib` and `openvino` in it are looked at.
-    pub(crate) beside: &'a Path,
+    pub beside: &'a Path,
     /// `site-packages` folders of Python installations, best first.
-    pub(crate) site_packages: &'a [PathBuf],
+    pub site_packages: &'a [PathBuf],
     /// Where a pip installation's parts may be brought together.
-    pub(crate) cache: &'a Path,
+    pub cache: &'a Path,
 }
 
 /// Libraries of one build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Runtime {
+pub struct Runtime {
     /// `libopenvino.so.N`, its real path: it finds its own parts beside the file.
-    pub(crate) core: PathBuf,
+    pub core: PathBuf,
     /// `libopenvino_genai.so.N`; open it after the core, by whose SONAME it is linked.
-    pub(crate) genai: PathBuf,
+    pub genai: PathBuf,
     /// The number that ends the files' names: 2641 is 2026.4.1.
-    pub(crate) build: u32,
+    pub build: u32,
 }
 
 /// The shim's file and what it needs of the loader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shim {
+pub struct Shim {
     /// The file.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// It names no library that it needs, so those must be opened for all to see. Better not: GenAI also exports
     /// plain C names like `gguf_open`, which other engines have too.
-    pub(crate) global: bool,
+    pub global: bool,
 }
 
-/// Finds the libraries.
+/// The core alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Core {
+    /// `libopenvino.so.N`, its real path: it finds its own parts beside the file.
+    pub path: PathBuf,
+    /// The number that ends the file's name: 2641 is 2026.4.1.
+    pub build: u32,
+}
+
+/// Finds the core, for engines that need neither GenAI nor the tokenizers. `Search::cache` is not used.
+///
+/// # Errors
+/// Names each folder that was looked at, and the ways out.
+pub fn core(search: &Search<'_>) -> Result<Core, Error> {
+    let in_folder = |folder: PathBuf| match builds(&folder, CORE).first() {
+        Some(&build) => Ok(Core { path: real(&folder.join(format!("{CORE}{build}")))?, build }),
+        None => Err(Error::Missing { file: format!("{CORE}NNNN"), folder }),
+    };
+    let flat_or_pip =
+        |folder: &Path| [folder.to_path_buf(), folder.join("lib"), folder.join("openvino/libs")];
+    let folders: Vec<PathBuf> = match search.explicit {
+        Some(named) => flat_or_pip(named).into(),
+        None => {
+            let beside = ["openvino/lib", "openvino"].map(|name| search.beside.join(name));
+            let sites = search.site_packages.iter().map(|site| Folders::pip(site).core);
+            beside.into_iter().chain(sites).collect()
+        }
+    };
+    match folders.iter().find(|folder| has_core(folder)) {
+        Some(folder) => in_folder(folder.clone()),
+        None => {
+            let tried = folders.iter().map(|folder| Tried::new(folder, "no libopenvino.so.NNNN")).collect();
+            Err(Error::Nowhere { what: "OpenVINO", package: "openvino", tried })
+        }
+    }
+}
+
+/// Finds the core with GenAI and its tokenizers.
 ///
 /// # Errors
 /// Names what is missing in each folder that was looked at, and the ways out.
-pub(crate) fn find(search: &Search<'_>) -> Result<Runtime, Error> {
+pub fn find(search: &Search<'_>) -> Result<Runtime, Error> {
     let found = match search.explicit {
         Some(named) => explicit(named)?,
         None => implicit(search)?,
@@ -67,12 +106,13 @@ pub(crate) fn find(search: &Search<'_>) -> Result<Runtime, Error> {
     together(found, search.cache)
 }
 
-/// Finds the shim in the plugin's folder: `libov_genai_shim-NNNN.so` for one build, else `libov_genai_shim.so`.
+/// Finds the shim in the plugin's folder: `libNAME_shim-NNNN.so` for one build, else `libNAME_shim.so`, where `name` is that
+/// of the plugin's library.
 ///
 /// # Errors
 /// When there is neither, or the only one is linked to another build.
-pub(crate) fn shim(beside: &Path, build: u32) -> Result<Shim, Error> {
-    for name in [format!("libov_genai_shim-{build}.so"), "libov_genai_shim.so".to_owned()] {
+pub fn shim(beside: &Path, name: &'static str, build: u32) -> Result<Shim, Error> {
+    for name in [format!("lib{name}_shim-{build}.so"), format!("lib{name}_shim.so")] {
         let path = beside.join(name);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -84,7 +124,7 @@ pub(crate) fn shim(beside: &Path, build: u32) -> Result<Shim, Error> {
             needs => Ok(Shim { path, global: needs.is_none() }),
         };
     }
-    Err(Error::NoShim { folder: beside.to_path_buf(), build })
+    Err(Error::NoShim { name, folder: beside.to_path_buf(), build })
 }
 
 /// The three libraries where they were found; GenAI and the tokenizers perhaps in different folders.
@@ -106,6 +146,8 @@ fn explicit(named: &Path) -> Result<Found, Error> {
         return take(&Folders::pip(named));
     }
     Err(Error::Nowhere {
+        what: GENAI_NAME,
+        package: GENAI_PACKAGE,
         tried: vec![Tried::new(named, "no libopenvino.so.NNNN in it, its lib or openvino/libs")],
     })
 }
@@ -131,7 +173,7 @@ fn implicit(search: &Search<'_>) -> Result<Found, Error> {
             Err(error) => tried.push(Tried { folder: site.clone(), reason: error.to_string() }),
         }
     }
-    Err(Error::Nowhere { tried })
+    Err(Error::Nowhere { what: GENAI_NAME, package: GENAI_PACKAGE, tried })
 }
 
 struct Folders {
@@ -281,7 +323,7 @@ fn print_of(files: &[&Path]) -> Result<u64, Error> {
 
 /// A folder that was looked at in vain.
 #[derive(Debug)]
-pub(crate) struct Tried {
+pub struct Tried {
     folder: PathBuf,
     reason: String,
 }
@@ -294,9 +336,9 @@ impl Tried {
 
 /// Why there is no runtime.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum Error {
     /// No folder has it all.
-    Nowhere { tried: Vec<Tried> },
+    Nowhere { what: &'static str, package: &'static str, tried: Vec<Tried> },
     /// One library is not there.
     Missing { file: String, folder: PathBuf },
     /// Libraries of different builds.
@@ -306,7 +348,7 @@ pub(crate) enum Error {
     /// The parts could not be brought together.
     Cache { folder: PathBuf, source: io::Error },
     /// No shim for this build.
-    NoShim { folder: PathBuf, build: u32 },
+    NoShim { name: &'static str, folder: PathBuf, build: u32 },
     /// The shim names another build than the one found.
     ShimBound { path: PathBuf, needs: u32, build: u32 },
 }
@@ -314,18 +356,15 @@ pub(crate) enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nowhere { tried } => {
-                write!(f, "OpenVINO GenAI not found; ")?;
+            Self::Nowhere { what, package, tried } => {
+                write!(f, "{what} not found; ")?;
                 for Tried { folder, reason } in tried {
                     write!(f, "{}: {reason}; ", folder.display())?;
                 }
-                write!(
-                    f,
-                    "set option {OPTION} to a folder with its libraries or install openvino-genai with pip"
-                )
+                write!(f, "set option {OPTION} to a folder with its libraries or install {package} with pip")
             }
             Self::Missing { file, folder } => {
-                let package = if file == TOKENIZERS { "openvino-tokenizers" } else { "openvino-genai" };
+                let package = if file == TOKENIZERS { "openvino-tokenizers" } else { GENAI_PACKAGE };
                 write!(
                     f,
                     "{file} is missing in {}; install {package} of the same version as openvino",
@@ -346,9 +385,9 @@ impl fmt::Display for Error {
                     folder.display()
                 )
             }
-            Self::NoShim { folder, build } => write!(
+            Self::NoShim { name, folder, build } => write!(
                 f,
-                "neither libov_genai_shim-{build}.so nor libov_genai_shim.so in {}; build it with cargo xtask",
+                "neither lib{name}_shim-{build}.so nor lib{name}_shim.so in {}; build it with cargo xtask",
                 folder.display()
             ),
             Self::ShimBound { path, needs, build } => write!(

@@ -1,11 +1,15 @@
 //! For tests: the C library's own loader in place of the host's.
 
-use super::{CStr, Open, Symbols, c_char, c_int, c_void};
-use std::ffi::CString;
+#![allow(unsafe_code, reason = "three functions of the C library")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-pub(crate) struct System;
+use crate::open::{Open, Symbols};
+
+/// Opens with `dlopen`.
+pub struct System;
 
 unsafe extern "C" {
     fn dlopen(path: *const c_char, mode: c_int) -> *mut c_void;

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-mod live;
-/// The compiler's tiny models.
-#[path = "../../../ov-ir/tests/it/models.rs"]
-mod models;
-
-use models::source as model;
+/// The compiler's tiny models: one of each family.
+fn model(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ov-ir/tests/models").join(name);
+    let file = folder.join("model.gguf");
+    if file.is_file() { file } else { folder }
+}
 
 /// A folder of its own, gone when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("cascadia-ov-genai-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("cascadia-ov-base-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Scratch(path)
     }
@@ -93,7 +93,7 @@ fn a_family_that_is_not_supported_is_named_with_the_way_out() {
     fs::write(&file, bytes).unwrap();
     let error = refusal(&file);
     assert_eq!(error.code, code::UNSUPPORTED);
-    for word in ["rwkv6", "--gguf-loader library", "m.gguf"] {
+    for word in ["rwkv6", "converted is served", "m.gguf"] {
         assert!(error.message.contains(word), "{word} in {}", error.message);
     }
 }
@@ -132,4 +132,11 @@ fn a_full_disk_and_a_locked_folder_say_which_option_helps() {
     assert!(of(ErrorKind::StorageFull).contains("--cache-limit"), "{}", of(ErrorKind::StorageFull));
     assert!(of(ErrorKind::PermissionDenied).ends_with("--cache-dir"), "{}", of(ErrorKind::PermissionDenied));
     assert!(of(ErrorKind::StorageFull).contains("/c/openvino_model.bin"));
+}
+
+#[test]
+fn a_network_embeds_if_it_gives_states_and_no_logits() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ov-genai/tests/models");
+    assert!(embeds(&models.join("bert")));
+    assert!(!embeds(&models));
 }

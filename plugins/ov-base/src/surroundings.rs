@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The folder of this library's file.
 ///
 /// The address of a function of ours is looked up among the mapped files, which needs no unsafe call.
-pub(crate) fn own_folder() -> Option<PathBuf> {
+pub fn own_folder() -> Option<PathBuf> {
     let here = own_folder as *const () as usize;
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| range(line).is_some_and(|(from, to)| (from..to).contains(&here)))?;
@@ -23,7 +23,7 @@ fn range(line: &str) -> Option<(usize, usize)> {
 }
 
 /// Folders in which Python installations keep packages, the active virtual environment first.
-pub(crate) fn site_packages() -> Vec<PathBuf> {
+pub fn site_packages() -> Vec<PathBuf> {
     let mut roots = Vec::new();
     roots.extend(folder("VIRTUAL_ENV"));
     roots.extend(folder("CONDA_PREFIX"));
@@ -49,12 +49,12 @@ fn versions(lib: &Path) -> Vec<PathBuf> {
 }
 
 /// Where what can be made again is kept.
-pub(crate) fn cache_folder() -> PathBuf {
+pub fn cache_folder() -> PathBuf {
     caches().unwrap_or_else(std::env::temp_dir).join("cascadia-host")
 }
 
 /// Where compiled models are kept: never in a folder that others may write, since they become weights.
-pub(crate) fn user_cache() -> Option<PathBuf> {
+pub fn user_cache() -> Option<PathBuf> {
     caches().map(|folder| folder.join("cascadia-host/ov-ir"))
 }
 

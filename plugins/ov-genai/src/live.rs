@@ -1,12 +1,16 @@
 //! Exactness through the real library: what it computes from our networks, with paged attention and with the model in one
 //! piece, against logits that numpy computed from the same files in f64 (`plugins/ov-ir/reference`).
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::*;
-use crate::ffi::{Shim, system::System};
-use crate::locate;
+use cascadia_ov_base::source::{Loader, Source};
+use cascadia_ov_base::{locate, system::System};
+use cascadia_ov_ir as ov_ir;
+
+use crate::ffi::Shim;
 use crate::pipeline::sampling::Sampling;
 use crate::pipeline::setup::{self, Profile};
 use crate::pipeline::stateful::Stateful;
@@ -21,13 +25,46 @@ fn pageable() -> Vec<String> {
     names
 }
 
+/// The compiler's tiny models.
+#[path = "../../ov-ir/tests/it/models.rs"]
+mod models;
+
+use models::source as model;
+
+/// A folder of its own, gone when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("cascadia-ov-genai-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    /// A tiny model, compiled into a folder.
+    fn compiled(&self, name: &str) -> PathBuf {
+        let folder = self.0.join(name);
+        let target = ov_ir::Target::Folder(folder.clone());
+        let request =
+            ov_ir::Request { source: model(name), target, layers: None, quantize: None, context: None };
+        ov_ir::compile(&request, &mut ()).unwrap();
+        folder
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
 fn shim() -> Arc<Shim> {
     // target/PROFILE/deps/this
     let beside = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
     let cache = beside.join("ov-genai-cache");
     let search = locate::Search { explicit: None, beside: &beside, site_packages: &[], cache: &cache };
     let runtime = locate::find(&search).unwrap();
-    let shim = locate::shim(&beside, runtime.build).unwrap();
+    let shim = locate::shim(&beside, "ov_genai", runtime.build).unwrap();
     Shim::load(&System, &runtime, &shim).unwrap()
 }
 
@@ -90,7 +127,7 @@ fn every_family_chooses_the_tokens_of_the_reference() {
     let (shim, scratch) = (shim(), Scratch::new("exact"));
     for name in &pageable() {
         let case = case(name);
-        let mut pipeline = Pipeline::open(&shim, &exact(scratch.compiled(name, None))).unwrap();
+        let mut pipeline = Pipeline::open(&shim, &exact(scratch.compiled(name))).unwrap();
         // Every beginning of the sequence at once: they share blocks, and each has its own length in one batch.
         let prompts: Vec<&[u32]> = (1..=case.ids.len()).map(|n| &case.ids[..n]).collect();
         for (at, (found, row)) in answers(&mut pipeline, &prompts, 1).iter().zip(&case.logits).enumerate() {
@@ -133,7 +170,7 @@ fn a_model_in_one_piece_chooses_the_tokens_of_the_reference() {
     for name in ["gemma2-gguf", "gemma2-hf", "llama-gguf", "qwen3-hf"] {
         let case = case(name);
         let thread = |body| std::thread::Builder::new().spawn(body);
-        let mut model = Stateful::open(&shim, &exact(scratch.compiled(name, None)), thread).unwrap();
+        let mut model = Stateful::open(&shim, &exact(scratch.compiled(name)), thread).unwrap();
         for (at, row) in case.logits.iter().enumerate() {
             assert_eq!(answer(&mut model, &case.ids[..=at], 1), [best(row).0], "{name}, position {at}");
         }

@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 use cascadia_ov_ir::{self as ov_ir, Manifest, Report, Request, Step, Target};
 use cascadia_plugin_api::sdk::{Error, Level, Progress, Result, log};
 
-use super::{Ready, refused};
-use crate::options::Options;
+use super::{Keep, Ready, refused};
 use crate::surroundings;
 
 /// Between two words to the host, which answers whether to go on.
 const TELL: Duration = Duration::from_millis(100);
 
 /// See [`super::Source::ready`].
-pub(super) fn ready(path: &Path, options: &Options, progress: &Progress) -> Result<Ready> {
-    let cache = match &options.cache_dir {
+pub(super) fn ready(path: &Path, keep: &Keep, progress: &Progress) -> Result<Ready> {
+    let cache = match &keep.cache_dir {
         Some(folder) => folder.clone(),
         None => surroundings::user_cache().ok_or_else(|| {
             Error::config(
@@ -29,17 +28,17 @@ pub(super) fn ready(path: &Path, options: &Options, progress: &Progress) -> Resu
         target: Target::Cache(cache.clone()),
         layers: None,
         quantize: None,
-        context: (options.context_length > 0).then_some(options.context_length.into()),
+        context: (keep.context_length > 0).then_some(keep.context_length.into()),
     };
     let begun = Instant::now();
     let mut teller = Teller { progress, last: None };
     let mut report = ov_ir::compile(&request, &mut teller);
-    if report.as_ref().is_err_and(is_full) && prune(&cache, options.cache_limit) {
+    if report.as_ref().is_err_and(is_full) && prune(&cache, keep.cache_limit) {
         report = ov_ir::compile(&request, &mut teller);
     }
     let report = report.map_err(|e| refused(&e))?;
     tell(&report, begun.elapsed());
-    prune(&cache, options.cache_limit);
+    prune(&cache, keep.cache_limit);
     Ok(Ready { note: Some(note(&report.manifest)), path: report.folder })
 }
 

@@ -10,14 +10,22 @@ use cascadia_ov_ir::{self as ov_ir, Inspection, MANIFEST, Manifest, XML};
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, Progress, Result};
 
-use crate::folder::embeds;
-use crate::options::Options;
-
 mod compiled;
+
+/// Where compiled models are kept, and what they are compiled for.
+#[derive(Debug, Clone, Default)]
+pub struct Keep {
+    /// The folder; the user's own cache folder where none.
+    pub cache_dir: Option<PathBuf>,
+    /// GB that they may have together; 0: no bound.
+    pub cache_limit: u64,
+    /// Most tokens of prompt and answer together; 0: what the model's files say.
+    pub context_length: u32,
+}
 
 /// Who reads GGUF files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loader {
+pub enum Loader {
     /// We compile them, exactly.
     Own,
     /// The library, which rounds some weights; for families that we do not have.
@@ -26,7 +34,7 @@ pub(crate) enum Loader {
 
 /// What a model path turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// A folder with a network.
     Network,
     /// A GGUF file for the library's own loader.
@@ -37,14 +45,14 @@ pub(crate) enum Source {
 
 /// A model that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) source: Source,
+pub struct Found {
+    pub source: Source,
     /// It embeds texts, and generates nothing.
-    pub(crate) embeds: bool,
+    pub embeds: bool,
     /// Our compiler draws its network, or has drawn it.
-    pub(crate) ours: bool,
+    pub ours: bool,
     /// Its family, where that caps its attention scores: paged attention would compute something else.
-    pub(crate) capped: Option<String>,
+    pub capped: Option<String>,
 }
 
 impl From<Source> for Found {
@@ -56,10 +64,10 @@ impl From<Source> for Found {
 
 /// What the library opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ready {
-    pub(crate) path: PathBuf,
+pub struct Ready {
+    pub path: PathBuf,
     /// What an operator should know of the weights.
-    pub(crate) note: Option<String>,
+    pub note: Option<String>,
 }
 
 impl Source {
@@ -67,7 +75,7 @@ impl Source {
     ///
     /// # Errors
     /// It is nothing of that kind, is cut short, or is a model that this engine cannot serve; with the way out.
-    pub(crate) fn of(path: &Path, loader: Loader) -> Result<Found> {
+    pub fn of(path: &Path, loader: Loader) -> Result<Found> {
         if path.is_dir() {
             return folder(path);
         }
@@ -92,7 +100,7 @@ impl Source {
     ///
     /// # Errors
     /// Something cannot be read or written, or the host wants the build to end.
-    pub(crate) fn ready(self, path: &Path, options: &Options, progress: &Progress) -> Result<Ready> {
+    pub fn ready(self, path: &Path, keep: &Keep, progress: &Progress) -> Result<Ready> {
         let note = match self {
             Source::Network => None,
             Source::Library => Some(
@@ -100,7 +108,7 @@ impl Source {
                  weights (Q4_1 among them): answers differ from those of engines that read them exactly"
                     .to_owned(),
             ),
-            Source::Compile => return compiled::ready(path, options, progress),
+            Source::Compile => return compiled::ready(path, keep, progress),
         };
         Ok(Ready { path: path.to_owned(), note })
     }
@@ -139,6 +147,16 @@ fn compilable(path: &Path) -> Result<Found> {
     }
 }
 
+/// Whether a folder's network gives states and no logits: then it embeds.
+fn embeds(folder: &Path) -> bool {
+    let Ok(network) = std::fs::read(folder.join(XML)) else { return false };
+    let has = |name: &str| {
+        let name = format!("names=\"{name}\"");
+        network.windows(name.len()).any(|at| at == name.as_bytes())
+    };
+    has("last_hidden_state") && !has("logits")
+}
+
 /// The family of another maker's network, where its `config.json` says that it caps attention scores.
 fn capped(folder: &Path) -> Option<String> {
     let config: serde_json::Value =
@@ -155,11 +173,9 @@ fn missing(path: &Path, what: &str) -> Error {
 /// The compiler's refusal, with the way out that only we know.
 fn refused(error: &ov_ir::Error) -> Error {
     let (code, hint) = match error {
-        ov_ir::Error::Unsupported { .. } => (
-            code::UNSUPPORTED,
-            "; a folder that OpenVINO's own tools have converted is served as it is, and --gguf-loader library hands a \
-             GGUF file to OpenVINO GenAI's loader, which rounds some weights",
-        ),
+        ov_ir::Error::Unsupported { .. } => {
+            (code::UNSUPPORTED, "; a folder that OpenVINO's own tools have converted is served as it is")
+        }
         ov_ir::Error::Cancelled { .. } => (code::CANCELLED, ""),
         ov_ir::Error::Io { source, .. } => match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => (

@@ -198,18 +198,40 @@ fn nothing_anywhere_names_the_folders_and_the_ways_out() {
 #[test]
 fn the_shim_for_the_build_wins_over_the_one_for_any() {
     let at = Folder::new();
-    assert!(shim(&at.0, 2641).unwrap_err().to_string().contains("libov_genai_shim-2641.so"));
+    assert!(shim(&at.0, "ov_genai", 2641).unwrap_err().to_string().contains("libov_genai_shim-2641.so"));
     let any = at.file("libov_genai_shim.so", "");
-    assert_eq!(shim(&at.0, 2641).unwrap(), Shim { path: any, global: true });
+    assert_eq!(shim(&at.0, "ov_genai", 2641).unwrap(), Shim { path: any, global: true });
     let bound = at.file("libov_genai_shim-2641.so", "\0libopenvino.so.2641\0");
-    assert_eq!(shim(&at.0, 2641).unwrap(), Shim { path: bound, global: false });
+    assert_eq!(shim(&at.0, "ov_genai", 2641).unwrap(), Shim { path: bound, global: false });
 }
 
 #[test]
 fn a_shim_linked_to_another_build_is_refused() {
     let at = Folder::new();
     at.file("libov_genai_shim.so", "\0libopenvino_genai.so.2641\0libopenvino.so.2641\0");
-    assert!(!shim(&at.0, 2641).unwrap().global);
-    let error = shim(&at.0, 2631).unwrap_err().to_string();
+    assert!(!shim(&at.0, "ov_genai", 2641).unwrap().global);
+    let error = shim(&at.0, "ov_genai", 2631).unwrap_err().to_string();
     assert!(error.contains("linked to build 2641, OpenVINO here is 2631"), "{error}");
+}
+
+#[test]
+fn the_core_alone_is_enough_for_who_needs_no_more() {
+    let at = Folder::new();
+    at.file("bare/openvino/libs/libopenvino.so.2641", "");
+    at.file("bare/openvino/libs/libopenvino.so.2631", "");
+    at.file("plugins/openvino/lib/libopenvino.so.2621", "");
+    let core = |explicit: Option<&Path>| {
+        let site = [at.0.join("absent"), at.0.join("bare")];
+        let (beside, cache) = (at.0.join("plugins"), at.0.join("cache"));
+        core(&Search { explicit, beside: &beside, site_packages: &site, cache: &cache })
+    };
+    assert_eq!(core(None).unwrap().build, 2621);
+    fs::remove_dir_all(at.0.join("plugins")).unwrap();
+    let found = core(None).unwrap();
+    assert_eq!((found.build, found.path), (2641, at.0.join("bare/openvino/libs/libopenvino.so.2641")));
+    assert_eq!(core(Some(&at.0.join("bare"))).unwrap().build, 2641);
+    let error = core(Some(&at.0.join("absent"))).unwrap_err().to_string();
+    for part in ["OpenVINO not found", "absent/openvino/libs", OPTION, "install openvino with pip"] {
+        assert!(error.contains(part), "{part} not in {error}");
+    }
 }

@@ -1,0 +1,11 @@
+//! What the OpenVINO plugins share: `surroundings` knows this machine's folders, `locate` finds the runtime in them, `open`
+//! opens it through the host, `source` has models compiled by `ov-ir`, `options` reads what plugins are told.
+//!
+//! Knows nothing of engines, shims' functions or generations.
+
+pub mod locate;
+pub mod open;
+pub mod options;
+pub mod source;
+pub mod surroundings;
+pub mod system;

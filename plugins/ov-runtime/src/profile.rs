@@ -1,0 +1,44 @@
+//! How exact and how fast, as device properties.
+
+use cascadia_plugin_api::sdk::{Error, Result};
+
+/// How exact and how fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Profile {
+    /// Computes and caches in f32: a generation's tokens do not depend on what runs beside it.
+    Exact,
+    /// What OpenVINO chooses for the device.
+    #[default]
+    Default,
+    /// The documented hints for speed over accuracy. On CPU OpenVINO's choice is the same already (measured).
+    Fast,
+}
+
+impl Profile {
+    /// By its name.
+    ///
+    /// # Errors
+    /// It is no profile.
+    pub(crate) fn read(name: &str) -> Result<Profile> {
+        match name {
+            "exact" => Ok(Profile::Exact),
+            "default" => Ok(Profile::Default),
+            "fast" => Ok(Profile::Fast),
+            other => Err(Error::config(format!("profile {other:?} is none of exact, default, fast"))),
+        }
+    }
+
+    /// The device properties it stands for; OpenVINO reads all of them from text.
+    pub(crate) fn properties(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Exact => &[
+                ("INFERENCE_PRECISION_HINT", "f32"),
+                ("KV_CACHE_PRECISION", "f32"),
+                ("DYNAMIC_QUANTIZATION_GROUP_SIZE", "0"),
+            ],
+            Self::Default => &[],
+            // One inference at a time carries all generations, so latency is throughput here.
+            Self::Fast => &[("EXECUTION_MODE_HINT", "PERFORMANCE"), ("PERFORMANCE_HINT", "LATENCY")],
+        }
+    }
+}
