@@ -1,5 +1,6 @@
 //! What the OpenVINO plugins share: `surroundings` knows this machine's folders, `locate` finds the runtime in them, `open`
-//! opens it through the host, `source` has models compiled by `ov-ir`, `options` reads what plugins are told.
+//! opens it through the host, `source` has models compiled by `ov-ir`, `options` reads what plugins are told, `text` takes
+//! the words of C.
 //!
 //! Knows nothing of engines, shims' functions or generations.
 
@@ -9,3 +10,4 @@ pub mod options;
 pub mod source;
 pub mod surroundings;
 pub mod system;
+pub mod text;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use cascadia_ov_base::locate;
 pub(crate) use cascadia_ov_base::open::{Host, Open, Symbols};
+use cascadia_ov_base::text::{RawText, Text, text};
 
 use paged::{Metrics, Progress, Scheduler};
-use text::{RawText, Text, text};
 use value::RawValue;
 
 pub(crate) mod devices;
@@ -23,7 +23,6 @@ pub(crate) mod paged;
 pub(crate) mod stateful;
 #[cfg(test)]
 mod tests;
-mod text;
 pub(crate) mod value;
 pub(crate) mod words;
 

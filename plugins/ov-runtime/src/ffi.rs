@@ -1,5 +1,4 @@
-//! Speaks to `shim/shim.h`, line by line, and makes it safe. The only file of this plugin with `unsafe`, beside
-//! `ffi/text.rs`' tests.
+//! Speaks to `shim/shim.h`, line by line, and makes it safe. The only file of this plugin with `unsafe`.
 //!
 //! Invariants: a [`Shim`] has the revision of `shim.h` that this file repeats; libraries are never closed, so its functions
 //! stay valid; a [`Model`] owns its C++ object and every call on it is exclusive; what is bound outlives its inference.
@@ -14,13 +13,12 @@ use std::time::{Duration, Instant};
 
 use cascadia_ov_base::locate;
 use cascadia_ov_base::open::{Open, Symbols};
-use text::{RawText, Text, text};
+use cascadia_ov_base::text::{RawText, Text, text};
 
 #[cfg(test)]
 mod live;
 #[cfg(test)]
 mod tests;
-mod text;
 
 const ABI: u32 = 1;
 

@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::Shim;
-use super::text::text;
 use super::value::{Entry, raw_values};
+use cascadia_ov_base::text::text;
 
 /// How the states of all tokens become one vector; `cgn_pooling`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

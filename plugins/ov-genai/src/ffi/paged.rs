@@ -8,8 +8,8 @@ use std::ptr::{NonNull, null};
 use std::sync::Arc;
 
 use super::Shim;
-use super::text::text;
 use super::value::{Entry, raw_values};
+use cascadia_ov_base::text::text;
 
 /// What the scheduler may use; `cgn_scheduler`.
 #[repr(C)]

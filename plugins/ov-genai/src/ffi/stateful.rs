@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::Shim;
-use super::text::text;
 use super::value::{Entry, raw_values};
+use cascadia_ov_base::text::text;
 
 /// Takes the tokens that came; answers whether the generation goes on.
 pub(crate) type Take<'a> = dyn FnMut(&[i64]) -> bool + Send + 'a;

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::Shim;
-use super::text::{RawText, text};
+use cascadia_ov_base::text::{RawText, text};
 
 /// The open networks.
 pub(crate) struct Words {

@@ -5,38 +5,48 @@ use std::ffi::{c_char, c_int};
 /// Longer texts are cut; OpenVINO's own are a few hundred bytes.
 const TEXT: usize = 4096;
 
+/// `len` is what the whole text needs, `cap` what fits.
 #[repr(C)]
-pub(super) struct RawText {
-    at: *mut c_char,
-    cap: usize,
-    len: usize,
+pub struct RawText {
+    pub at: *mut c_char,
+    pub cap: usize,
+    pub len: usize,
 }
 
 /// A buffer that the shim may write into as long as it lives.
-pub(super) struct Text {
+pub struct Text {
     bytes: Box<[u8; TEXT]>,
     raw: RawText,
 }
 
+impl Default for Text {
+    fn default() -> Self {
+        Text::new()
+    }
+}
+
 impl Text {
-    pub(super) fn new() -> Self {
+    /// An empty one.
+    pub fn new() -> Self {
         let mut bytes = Box::new([0; TEXT]);
         let raw = RawText { at: bytes.as_mut_ptr().cast(), cap: TEXT, len: 0 };
         Self { bytes, raw }
     }
 
-    pub(super) fn raw(&mut self) -> *mut RawText {
+    /// What C is given.
+    pub fn raw(&mut self) -> *mut RawText {
         &raw mut self.raw
     }
 
-    pub(super) fn into_string(self) -> String {
+    /// What was written; broken characters are replaced.
+    pub fn into_string(self) -> String {
         let len = self.raw.len.min(TEXT - 1);
         String::from_utf8_lossy(&self.bytes[..len]).into_owned()
     }
 }
 
 /// Makes a call and turns a negative answer into its text, without the source lines that the library puts before it.
-pub(super) fn text(call: impl FnOnce(*mut RawText) -> c_int) -> Result<c_int, String> {
+pub fn text(call: impl FnOnce(*mut RawText) -> c_int) -> Result<c_int, String> {
     let mut err = Text::new();
     match call(err.raw()) {
         answer if answer < 0 => Err(plain(&err.into_string())),
@@ -54,6 +64,7 @@ fn plain(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code, reason = "writes as C does")]
 mod tests {
     use super::*;
 
