@@ -400,7 +400,10 @@ impl Receiver for Reception<'_> {
             }
         };
         let Some(flight) = flight else {
-            worker.breach(Protocol::UnknownTask);
+            // A worker that ends has ended its tasks before its engine knows of it.
+            if !worker.closing.load(Ordering::Relaxed) {
+                worker.breach(Protocol::UnknownTask);
+            }
             return;
         };
         let unknown_token = || worker.breach(Protocol::UnknownToken);

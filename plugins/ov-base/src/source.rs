@@ -185,7 +185,10 @@ fn refused(error: &ov_ir::Error) -> Error {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
                 (code::BACKEND, "; name a folder that this user may write with --cache-dir")
             }
-            std::io::ErrorKind::NotFound => (code::MODEL_NOT_FOUND, ""),
+            std::io::ErrorKind::NotFound => (
+                code::MODEL_NOT_FOUND,
+                "; name a GGUF file, a folder with safetensors or an OpenVINO IR folder with --model",
+            ),
             _ => (code::BACKEND, ""),
         },
         ov_ir::Error::Gguf { .. }

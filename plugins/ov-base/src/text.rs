@@ -87,6 +87,7 @@ mod tests {
     fn source_lines_are_left_out() {
         let said = "Exception from src/a.cpp:1:\nCheck 'x' failed at src/b.cpp:2:\nno such property\n";
         assert_eq!(plain(said), "no such property");
+        assert_eq!(plain("Exception from src/a.cpp:1:\nthe first\n\nthe second\n"), "the first; the second");
         assert_eq!(plain("Exception from src/a.cpp:1:\n"), "Exception from src/a.cpp:1:");
     }
 }

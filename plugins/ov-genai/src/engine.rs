@@ -94,6 +94,13 @@ impl Batch {
         if self.options.cb { self.options.scheduler.max_requests } else { 1 }
     }
 
+    /// Nothing is generated any more.
+    fn rest(&mut self) {
+        self.blocks.rest();
+        // The library's number is that of the step's beginning, and no later step would correct it.
+        self.metrics.cache_usage.set(0.0);
+    }
+
     fn infer(&mut self) -> Result<()> {
         let failed = |e: fault::Error| Error::backend(e.to_string());
         self.pipeline.step().map_err(failed)?;
@@ -164,7 +171,7 @@ impl SerialEngine for Batch {
             let numbers = self.pipeline.metrics().map_err(failed)?;
             self.blocks.learn(&numbers);
         }
-        self.blocks.rest();
+        self.rest();
         if self.options.scheduler.prefix_caching && self.options.device == "CPU" && self.blocks.total() > 0 {
             self.prefix = Some(Prefix::default());
         }
@@ -209,11 +216,7 @@ impl SerialEngine for Batch {
         self.infer()?;
         self.deliver(sink)?;
         if self.running.is_empty() && !self.owes_step {
-            self.blocks.rest();
-            if !self.options.scheduler.prefix_caching {
-                // The library's number is that of the step's beginning, and no later step would correct it.
-                self.metrics.cache_usage.set(0.0);
-            }
+            self.rest();
         }
         Ok(if self.running.is_empty() { Next::Idle } else { Next::More })
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::ffi::Shim;
 use crate::ffi::paged::{self, Metrics};
 use crate::ffi::value::Value;
-use fault::{Error, c_path, c_string, plain};
+use fault::{Error, c_path, c_string};
 use sampling::Sampling;
 use setup::{Cache, Opening, Options, Proposer};
 
@@ -64,7 +64,7 @@ impl Pipeline {
         let draft = draft.as_ref().map(|(path, device)| (path.as_c_str(), device.as_c_str()));
         paged::Pipeline::open(shim, &path, &device, &scheduler, &properties, draft, options.allow_untested)
             .map(|inner| Self { inner, next: 0 })
-            .map_err(|text| fault(plain(&text)))
+            .map_err(fault)
     }
 
     /// Queues a request; the next [`Self::step`] may begin it.
@@ -76,10 +76,8 @@ impl Pipeline {
             return Err(Error::Add { reason: "the prompt is empty".to_owned() });
         }
         let ids: Vec<i64> = prompt.iter().copied().map(i64::from).collect();
-        let inner = self
-            .inner
-            .add(self.next, &ids, &sampling.entries()?)
-            .map_err(|text| Error::Add { reason: plain(&text) })?;
+        let inner =
+            self.inner.add(self.next, &ids, &sampling.entries()?).map_err(|reason| Error::Add { reason })?;
         self.next += 1;
         Ok(Request { inner })
     }
@@ -89,7 +87,7 @@ impl Pipeline {
     /// # Errors
     /// When the library throws.
     pub(crate) fn has_vocabulary(&mut self) -> Result<bool, Error> {
-        self.inner.has_vocabulary().map_err(|text| Error::Step { reason: plain(&text) })
+        self.inner.has_vocabulary().map_err(|reason| Error::Step { reason })
     }
 
     /// Runs one inference for all requests that fit.
@@ -97,7 +95,7 @@ impl Pipeline {
     /// # Errors
     /// When the inference fails; no request will then go on.
     pub(crate) fn step(&mut self) -> Result<(), Error> {
-        self.inner.step().map_err(|text| Error::Step { reason: plain(&text) })
+        self.inner.step().map_err(|reason| Error::Step { reason })
     }
 
     /// Whether a step would do anything.
@@ -106,7 +104,7 @@ impl Pipeline {
     /// When the library throws.
     #[cfg(test)]
     pub(crate) fn busy(&mut self) -> Result<bool, Error> {
-        self.inner.busy().map_err(|text| Error::Step { reason: plain(&text) })
+        self.inner.busy().map_err(|reason| Error::Step { reason })
     }
 
     /// The library's numbers of the last step; costs nothing.
@@ -114,7 +112,7 @@ impl Pipeline {
     /// # Errors
     /// When the library throws.
     pub(crate) fn metrics(&mut self) -> Result<Metrics, Error> {
-        self.inner.metrics().map_err(|text| Error::Step { reason: plain(&text) })
+        self.inner.metrics().map_err(|reason| Error::Step { reason })
     }
 }
 
@@ -132,10 +130,7 @@ impl Request {
         // A step gives one token, or a few with prompt lookup: one call as a rule.
         let (mut ids, mut logprobs) = ([0; 16], [0.0; 16]);
         loop {
-            let got = self
-                .inner
-                .poll(&mut ids, &mut logprobs)
-                .map_err(|text| Error::Step { reason: plain(&text) })?;
+            let got = self.inner.poll(&mut ids, &mut logprobs).map_err(|reason| Error::Step { reason })?;
             for (&id, &logprob) in ids.iter().zip(&logprobs).take(got.count) {
                 into.push(Token { id: u32::try_from(id).map_err(|_| Error::Token { id })?, logprob });
             }
@@ -150,7 +145,7 @@ impl Request {
     /// # Errors
     /// When the library throws.
     pub(crate) fn cancel(&mut self) -> Result<(), Error> {
-        self.inner.cancel().map_err(|text| Error::Step { reason: plain(&text) })
+        self.inner.cancel().map_err(|reason| Error::Step { reason })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fault::{Error, plain};
+use super::fault::Error;
 use super::setup::{Opening, Options};
 use crate::ffi::{Shim, embedder};
 
@@ -20,7 +20,7 @@ impl Embedder {
         let Opening { path, device, properties } = options.opening()?;
         embedder::Embedder::open(shim, &path, &device, &properties, options.allow_untested)
             .map(|inner| Self { inner })
-            .map_err(|text| options.fault(plain(&text)))
+            .map_err(|reason| options.fault(reason))
     }
 
     /// Length of a vector.
@@ -34,6 +34,6 @@ impl Embedder {
     /// When the inference fails.
     pub(crate) fn run(&mut self, ids: &[u32], pooling: embedder::Pooling) -> Result<Vec<f32>, Error> {
         let ids: Vec<i64> = ids.iter().copied().map(i64::from).collect();
-        self.inner.run(&ids, pooling).map_err(|text| Error::Step { reason: plain(&text) })
+        self.inner.run(&ids, pooling).map_err(|reason| Error::Step { reason })
     }
 }

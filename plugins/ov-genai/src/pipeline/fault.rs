@@ -44,16 +44,6 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The library's words without the source lines that it puts before them.
-pub(super) fn plain(text: &str) -> String {
-    let noise = |line: &str| {
-        line.ends_with(':') && (line.starts_with("Exception from ") || line.contains("' failed at "))
-    };
-    let lines: Vec<&str> =
-        text.lines().map(str::trim).filter(|line| !line.is_empty() && !noise(line)).collect();
-    if lines.is_empty() { text.trim().to_owned() } else { lines.join("; ") }
-}
-
 pub(super) fn c_string(what: &str, text: &str) -> Result<CString, Error> {
     CString::new(text).map_err(|_| Error::Nul { what: what.to_owned() })
 }

@@ -112,7 +112,10 @@ pub(super) struct Opening {
 
 impl Options {
     /// The library's words for why it did not open.
-    pub(super) fn fault(&self, reason: String) -> Error {
+    pub(super) fn fault(&self, mut reason: String) -> Error {
+        if reason.contains("is not registered") {
+            reason += "; `cascadia-host doctor` lists the devices of this machine";
+        }
         Error::Open { model: self.model.clone(), device: self.device.clone(), reason }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::Progress;
-use super::fault::{Error, plain};
+use super::fault::Error;
 use super::sampling::Sampling;
 use super::setup::{Opening, Options};
 use crate::ffi::{self, Shim, value::Entry};
@@ -98,7 +98,7 @@ impl Stateful {
     ) -> Result<Self, Error> {
         let Opening { path, device, properties } = options.opening()?;
         let model = ffi::stateful::Stateful::open(shim, &path, &device, &properties, options.allow_untested)
-            .map_err(|text| options.fault(plain(&text)))?;
+            .map_err(|reason| options.fault(reason))?;
         let desk = Arc::<Desk>::default();
         let own = Arc::clone(&desk);
         let thread = spawn(Box::new(move || own.work(model)))
@@ -141,7 +141,7 @@ impl Stateful {
         }
         match state.end.take() {
             Some(Ok(progress)) => Ok(progress),
-            Some(Err(text)) => Err(Error::Step { reason: plain(&text) }),
+            Some(Err(reason)) => Err(Error::Step { reason }),
             None if state.closed => {
                 Err(Error::Step { reason: "the thread of its generations ended".to_owned() })
             }

@@ -125,13 +125,6 @@ fn progress_tells_how_a_request_ended() {
 }
 
 #[test]
-fn error_texts_lose_the_library_s_source_lines() {
-    let text = "Exception from src/cpp/core.cpp:189:\nCheck 'a < b' failed at src/x.cpp:7:\nno plugin\n\n";
-    assert_eq!(plain(text), "no plugin");
-    assert_eq!(plain("Exception from src/x.cpp:1:\n"), "Exception from src/x.cpp:1:");
-}
-
-#[test]
 fn a_model_file_that_cannot_be_written_is_refused_with_the_reason() {
     // Nobody, root included, may write to a running program.
     let busy = std::env::current_exe().unwrap();
