@@ -190,7 +190,8 @@ fn shim(place: &Place, plugin: &Path, runtime: &Runtime) -> Result<PathBuf> {
         command.arg(flag);
     }
     link(&mut command, &plugin.join("shim/link"), &runtime.libs)?;
-    let wanted = inputs(&plugin.join("shim"), &command)?;
+    // What the shims share changes all of them.
+    let wanted = inputs(&[plugin.join("shim"), plugin.with_file_name("ov-base").join("shim")], &command)?;
     if made.is_file() && std::fs::read_to_string(&stamp).is_ok_and(|old| old == wanted) {
         return Ok(made);
     }
@@ -202,14 +203,14 @@ fn shim(place: &Place, plugin: &Path, runtime: &Runtime) -> Result<PathBuf> {
 }
 
 /// What decides over a shim: the compiler, the command line (it names the runtime's version) and every source's hash.
-fn inputs(folder: &Path, command: &Command) -> Result<String> {
+fn inputs(folders: &[PathBuf], command: &Command) -> Result<String> {
     let mut text = proc::output(Command::new("g++").arg("-dumpfullversion"))?;
     writeln!(text, "{command:?}").context("write to a string")?;
-    let mut sources: Vec<PathBuf> = std::fs::read_dir(folder)
-        .with_context(|| format!("read {}", folder.display()))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.is_file())
-        .collect();
+    let mut sources: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+        sources.extend(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()));
+    }
     sources.sort();
     text += &proc::output(Command::new("sha256sum").arg("--").args(sources))?;
     Ok(text)

@@ -7,9 +7,10 @@ use crate::abi::prim::{Kv, Str};
 use crate::abi::task as wire;
 
 /// What the output must match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GrammarKind {
     /// Nothing.
+    #[default]
     None,
     /// The text is a JSON Schema.
     JsonSchema,
@@ -52,8 +53,28 @@ pub struct Sampling {
     pub allowed: Vec<u32>,
 }
 
-/// One generation.
-#[derive(Debug, Clone, PartialEq)]
+impl Default for Sampling {
+    /// Greedy, with nothing else asked for.
+    fn default() -> Sampling {
+        Sampling {
+            temperature: 0.0,
+            top_p: 1.0,
+            top_k: 0,
+            min_p: 0.0,
+            typical_p: 1.0,
+            repetition_penalty: 1.0,
+            frequency_penalty: 0.0,
+            presence_penalty: 0.0,
+            seed: None,
+            logit_bias: Vec::new(),
+            banned: Vec::new(),
+            allowed: Vec::new(),
+        }
+    }
+}
+
+/// One generation. The default is one that nothing is known of, greedy and up to the window: for tests.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Task {
     /// Unique among all tasks of the engine.
     pub id: u64,

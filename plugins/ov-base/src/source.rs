@@ -23,6 +23,9 @@ pub struct Keep {
     pub context_length: u32,
 }
 
+/// What is to be done where no model is found.
+const NAME: &str = "; name a GGUF file, a folder with safetensors or an OpenVINO IR folder with --model";
+
 /// Who reads GGUF files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loader {
@@ -76,6 +79,9 @@ impl Source {
     /// # Errors
     /// It is nothing of that kind, is cut short, or is a model that this engine cannot serve; with the way out.
     pub fn of(path: &Path, loader: Loader) -> Result<Found> {
+        if path.as_os_str().is_empty() {
+            return Err(Error::config(format!("no model given{NAME}")));
+        }
         if path.is_dir() {
             return folder(path);
         }
@@ -185,10 +191,7 @@ fn refused(error: &ov_ir::Error) -> Error {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
                 (code::BACKEND, "; name a folder that this user may write with --cache-dir")
             }
-            std::io::ErrorKind::NotFound => (
-                code::MODEL_NOT_FOUND,
-                "; name a GGUF file, a folder with safetensors or an OpenVINO IR folder with --model",
-            ),
+            std::io::ErrorKind::NotFound => (code::MODEL_NOT_FOUND, NAME),
             _ => (code::BACKEND, ""),
         },
         ov_ir::Error::Gguf { .. }

@@ -20,7 +20,7 @@
 
 #include "embedder.hpp"
 #include "genai.hpp"
-#include "guarded.hpp"
+#include "../../ov-base/shim/guarded.hpp"
 #include "layout.hpp"
 #include "stateful.hpp"
 #include "values.hpp"
@@ -123,16 +123,14 @@ int cgn_has_vocabulary(cgn_pipeline* pipeline, cgn_text* err) {
 
 void cgn_close(cgn_pipeline* pipeline) {
     // The library prints an error for each request that still holds cache blocks when it goes; so none may.
-    guarded(nullptr, [&] {
+    quietly([&] {
         for (auto& weak : pipeline->given)
             if (auto handle = weak.lock()) cancel_running(*handle);
         // One step lets go of them; a second would be a fault of the library, and closing must end.
         if (pipeline->inner.has_non_finished_requests()) pipeline->inner.step();
-        return 0;
     });
-    guarded(nullptr, [&] {
+    quietly([&] {
         delete pipeline;
-        return 0;
     });
 }
 
@@ -212,11 +210,10 @@ int cgn_cancel(cgn_request* request, cgn_text* err) {
 }
 
 void cgn_drop(cgn_request* request) {
-    guarded(nullptr, [&] {
+    quietly([&] {
         // Older libraries noticed a dropped handle by themselves; saying so is right for all.
         cancel_running(*request->handle);
         delete request;
-        return 0;
     });
 }
 
@@ -238,9 +235,8 @@ int cgn_stateful_run(cgn_stateful* pipeline, const int64_t* ids, size_t count, c
 }
 
 void cgn_stateful_close(cgn_stateful* pipeline) {
-    guarded(nullptr, [&] {
+    quietly([&] {
         delete pipeline;
-        return 0;
     });
 }
 
@@ -265,9 +261,8 @@ int cgn_embedder_run(cgn_embedder* embedder, const int64_t* ids, size_t count, u
 }
 
 void cgn_embedder_close(cgn_embedder* embedder) {
-    guarded(nullptr, [&] {
+    quietly([&] {
         delete embedder;
-        return 0;
     });
 }
 
@@ -279,9 +274,8 @@ int cgn_words_open(const char* folder, const char* extension, cgn_words** out, c
 }
 
 void cgn_words_close(cgn_words* words) {
-    guarded(nullptr, [&] {
+    quietly([&] {
         delete words;
-        return 0;
     });
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cascadia_ov_base::locate::{self, Runtime, Search};
+use cascadia_ov_base::open::Host;
 use cascadia_ov_base::source::{Keep, Ready, Source};
 use cascadia_ov_base::surroundings;
 use cascadia_plugin_api::abi::code;
@@ -14,7 +15,7 @@ use cascadia_plugin_api::sdk::{
 use crate::embed::Embeds;
 use crate::engine::single::Single;
 use crate::engine::{Batch, Facts};
-use crate::ffi::{Host, Shim, devices};
+use crate::ffi::{Shim, devices};
 use crate::folder::Folder;
 use crate::options::Options;
 use crate::pipeline::embedder::Embedder;
@@ -58,11 +59,6 @@ impl Builder for Genai {
     }
 
     fn load(&mut self, shard: &Shard, progress: &Progress) -> Result<()> {
-        if shard.path.as_os_str().is_empty() {
-            return Err(Error::config(
-                "no model given; name a GGUF file, a folder with safetensors or an OpenVINO IR folder with --model",
-            ));
-        }
         if self.options.list_devices {
             // First: what the machine has does not depend on the model's files.
             progress.report("runtime", 0, 2)?;

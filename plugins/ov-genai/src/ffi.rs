@@ -7,11 +7,12 @@
 #![allow(unsafe_code, reason = "the one door to C++")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::Path;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use cascadia_ov_base::locate;
-pub(crate) use cascadia_ov_base::open::{Host, Open, Symbols};
+use cascadia_ov_base::open::Open;
+use cascadia_ov_base::shim::LoadError;
 use cascadia_ov_base::text::{RawText, Text, text};
 
 use paged::{Metrics, Progress, Scheduler};
@@ -28,62 +29,41 @@ pub(crate) mod words;
 
 const ABI: u32 = 3;
 
-macro_rules! functions {
-    ($($name:ident($($arg:ty),*) $(-> $out:ty)?;)*) => {
-        #[cfg_attr(not(test), expect(dead_code, reason = "the layout's own report and `busy` are for the tests"))]
-        struct Functions { $($name: unsafe extern "C" fn($($arg),*) $(-> $out)?,)* }
-
-        impl Functions {
-            fn resolve(symbols: &Symbols) -> Result<Self, LoadError> {
-                Ok(Self { $($name: {
-                    const NAME: &CStr = match CStr::from_bytes_with_nul(
-                        concat!(stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => panic!("PANIC: an identifier has no zero byte"),
-                    };
-                    let at = symbols(NAME).ok_or(LoadError::Symbol { name: stringify!($name) })?;
-                    // SAFETY: `Open` promises the address of that name, and shim.h gives it this type; the
-                    // revision is compared before any other function is called.
-                    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $out)?>(at) }
-                },)* })
-            }
-        }
-    };
-}
-
-functions! {
-    cgn_abi() -> u32;
-    cgn_version(*mut RawText) -> c_int;
-    cgn_check(c_int, *mut RawText) -> c_int;
-    cgn_sched_selftest(*mut RawText, *mut RawText) -> c_int;
-    cgn_open(*const c_char, *const c_char, *const Scheduler, *const RawValue, usize, *const c_char, *const c_char,
-        c_int, *mut *mut c_void, *mut RawText) -> c_int;
-    cgn_has_vocabulary(*mut c_void, *mut RawText) -> c_int;
-    cgn_close(*mut c_void);
-    cgn_add(*mut c_void, u64, *const i64, usize, *const RawValue, usize, *mut *mut c_void, *mut RawText) -> c_int;
-    cgn_step(*mut c_void, *mut RawText) -> c_int;
-    cgn_busy(*mut c_void, *mut RawText) -> c_int;
-    cgn_read_metrics(*mut c_void, *mut Metrics, *mut RawText) -> c_int;
-    cgn_poll(*mut c_void, *mut i64, *mut f32, usize, *mut Progress, *mut RawText) -> c_int;
-    cgn_cancel(*mut c_void, *mut RawText) -> c_int;
-    cgn_drop(*mut c_void);
-    cgn_stateful_open(*const c_char, *const c_char, *const RawValue, usize, c_int, *mut *mut c_void, *mut RawText)
-        -> c_int;
-    cgn_stateful_run(*mut c_void, *const i64, usize, *const RawValue, usize, stateful::Forward, *mut c_void,
-        *mut RawText) -> c_int;
-    cgn_stateful_close(*mut c_void);
-    cgn_embedder_open(*const c_char, *const c_char, *const RawValue, usize, c_int, *mut *mut c_void, *mut RawText)
-        -> c_int;
-    cgn_embedder_dimensions(*const c_void) -> usize;
-    cgn_embedder_run(*mut c_void, *const i64, usize, u32, *mut f32, *mut RawText) -> c_int;
-    cgn_embedder_close(*mut c_void);
-    cgn_words_open(*const c_char, *const c_char, *mut *mut c_void, *mut RawText) -> c_int;
-    cgn_words_close(*mut c_void);
-    cgn_words_vocabulary(*const c_void) -> usize;
-    cgn_words_template(*const c_void, *mut RawText);
-    cgn_words_special(*const c_void, *mut i64, usize) -> usize;
-    cgn_words_encode(*mut c_void, *const c_char, usize, *mut i64, usize, *mut usize, *mut RawText) -> c_int;
-    cgn_words_decode(*mut c_void, *const i64, usize, usize, *mut c_char, usize, *mut usize, *mut RawText) -> c_int;
+cascadia_ov_base::functions! {
+    Functions {
+        cgn_abi() -> u32;
+        cgn_version(*mut RawText) -> c_int;
+        cgn_check(c_int, *mut RawText) -> c_int;
+        cgn_sched_selftest(*mut RawText, *mut RawText) -> c_int;
+        cgn_open(*const c_char, *const c_char, *const Scheduler, *const RawValue, usize, *const c_char, *const c_char,
+            c_int, *mut *mut c_void, *mut RawText) -> c_int;
+        cgn_has_vocabulary(*mut c_void, *mut RawText) -> c_int;
+        cgn_close(*mut c_void);
+        cgn_add(*mut c_void, u64, *const i64, usize, *const RawValue, usize, *mut *mut c_void, *mut RawText) -> c_int;
+        cgn_step(*mut c_void, *mut RawText) -> c_int;
+        cgn_busy(*mut c_void, *mut RawText) -> c_int;
+        cgn_read_metrics(*mut c_void, *mut Metrics, *mut RawText) -> c_int;
+        cgn_poll(*mut c_void, *mut i64, *mut f32, usize, *mut Progress, *mut RawText) -> c_int;
+        cgn_cancel(*mut c_void, *mut RawText) -> c_int;
+        cgn_drop(*mut c_void);
+        cgn_stateful_open(*const c_char, *const c_char, *const RawValue, usize, c_int, *mut *mut c_void, *mut RawText)
+            -> c_int;
+        cgn_stateful_run(*mut c_void, *const i64, usize, *const RawValue, usize, stateful::Forward, *mut c_void,
+            *mut RawText) -> c_int;
+        cgn_stateful_close(*mut c_void);
+        cgn_embedder_open(*const c_char, *const c_char, *const RawValue, usize, c_int, *mut *mut c_void, *mut RawText)
+            -> c_int;
+        cgn_embedder_dimensions(*const c_void) -> usize;
+        cgn_embedder_run(*mut c_void, *const i64, usize, u32, *mut f32, *mut RawText) -> c_int;
+        cgn_embedder_close(*mut c_void);
+        cgn_words_open(*const c_char, *const c_char, *mut *mut c_void, *mut RawText) -> c_int;
+        cgn_words_close(*mut c_void);
+        cgn_words_vocabulary(*const c_void) -> usize;
+        cgn_words_template(*const c_void, *mut RawText);
+        cgn_words_special(*const c_void, *mut i64, usize) -> usize;
+        cgn_words_encode(*mut c_void, *const c_char, usize, *mut i64, usize, *mut usize, *mut RawText) -> c_int;
+        cgn_words_decode(*mut c_void, *const i64, usize, usize, *mut c_char, usize, *mut usize, *mut RawText) -> c_int;
+    }
 }
 
 /// The loaded libraries.
@@ -101,17 +81,12 @@ impl Shim {
         runtime: &locate::Runtime,
         shim: &locate::Shim,
     ) -> Result<Arc<Self>, LoadError> {
-        let library = |path: &Path, global| {
-            open.open(path, global).map_err(|reason| LoadError::Open { path: path.to_path_buf(), reason })
-        };
-        // Opened for what is linked to them by name; their own symbols are not asked for.
-        drop(library(&runtime.core, shim.global)?);
-        drop(library(&runtime.genai, shim.global)?);
-        let call = Functions::resolve(&library(&shim.path, false)?)?;
+        let symbols = cascadia_ov_base::shim::open(open, &[&runtime.core, &runtime.genai], shim)?;
+        let call = Functions::resolve(&symbols)?;
         // SAFETY: takes nothing, and has had this type in every revision.
         let found = unsafe { (call.cgn_abi)() };
         if found != ABI {
-            return Err(LoadError::Revision { path: shim.path.clone(), found });
+            return Err(LoadError::Revision { path: shim.path.clone(), found, needed: ABI });
         }
         Ok(Arc::new(Self { call }))
     }
@@ -141,29 +116,41 @@ impl Shim {
     }
 }
 
-/// Why the libraries cannot be used.
-#[derive(Debug)]
-pub(crate) enum LoadError {
-    /// The loader refused a file.
-    Open { path: std::path::PathBuf, reason: String },
-    /// The shim lacks a function.
-    Symbol { name: &'static str },
-    /// The shim is of another revision.
-    Revision { path: std::path::PathBuf, found: u32 },
-}
+/// Opens a model in one piece of whatever kind.
+type Opens = unsafe extern "C" fn(
+    *const c_char,
+    *const c_char,
+    *const RawValue,
+    usize,
+    c_int,
+    *mut *mut c_void,
+    *mut RawText,
+) -> c_int;
 
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Open { path, reason } => write!(f, "open {}: {reason}", path.display()),
-            Self::Symbol { name } => write!(f, "the shim has no {name}; build it anew with cargo xtask"),
-            Self::Revision { path, found } => write!(
-                f,
-                "{} is revision {found}, the plugin needs {ABI}; build both anew with cargo xtask",
-                path.display()
-            ),
-        }
-    }
+/// What one of the shim's functions opened.
+///
+/// # Safety
+/// `open` must be one of those that open.
+unsafe fn opened(
+    open: Opens,
+    path: &CStr,
+    device: &CStr,
+    properties: &[value::Entry],
+    allow_untested: bool,
+) -> Result<NonNull<c_void>, String> {
+    let properties = value::raw_values(properties);
+    let mut out = std::ptr::null_mut();
+    // SAFETY: strings, values and the place for the result live through the call; the shim copies them.
+    text(|err| unsafe {
+        open(
+            path.as_ptr(),
+            device.as_ptr(),
+            properties.as_ptr(),
+            properties.len(),
+            c_int::from(allow_untested),
+            &raw mut out,
+            err,
+        )
+    })?;
+    NonNull::new(out).ok_or_else(|| "the shim opened nothing".to_owned())
 }
-
-impl std::error::Error for LoadError {}

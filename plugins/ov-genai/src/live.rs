@@ -12,9 +12,10 @@ use cascadia_ov_ir as ov_ir;
 
 use crate::ffi::Shim;
 use crate::pipeline::sampling::Sampling;
-use crate::pipeline::setup::{self, Profile};
+use crate::pipeline::setup;
 use crate::pipeline::stateful::Stateful;
 use crate::pipeline::{Pipeline, Progress, Token};
+use cascadia_ov_base::profile::Profile;
 
 /// Those of the tiny models that can be paged, which lacks only those with capped scores.
 fn pageable() -> Vec<String> {

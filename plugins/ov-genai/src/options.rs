@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use cascadia_plugin_api::sdk::{Error, Result};
 
 use cascadia_ov_base::options::{flag, number, properties};
+use cascadia_ov_base::profile::Profile;
 use cascadia_ov_base::source::Loader;
 
 use crate::folder;
-use crate::pipeline::setup::{Cache, Profile, Proposer, Scheduler};
+use crate::pipeline::setup::{Cache, Proposer, Scheduler};
 use crate::way::{self, Wish};
 
 /// Everything that can be set.
@@ -93,7 +94,7 @@ impl Options {
         for (key, value) in pairs {
             match *key {
                 "device" => o.device = (*value).to_owned(),
-                "profile" => o.profile = profile(value)?,
+                "profile" => o.profile = Profile::read(value)?,
                 "attention" => o.attention = Wish::read(value)?,
                 "pooling" => o.pooling = folder::Wish::read(value)?,
                 "cb" => o.cb = flag(key, value)?,
@@ -138,15 +139,6 @@ impl Options {
             _ => return Err(Error::config("cb-prompt-lookup and draft-model exclude each other; give one")),
         };
         Ok(o)
-    }
-}
-
-fn profile(value: &str) -> Result<Profile> {
-    match value {
-        "exact" => Ok(Profile::Exact),
-        "default" => Ok(Profile::Default),
-        "fast" => Ok(Profile::Fast),
-        other => Err(Error::config(format!("profile {other:?} is none of exact, default, fast"))),
     }
 }
 

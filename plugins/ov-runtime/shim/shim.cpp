@@ -3,6 +3,7 @@
 // Public headers only. Every exception ends here as text in the caller's buffer. Knows nothing of files' places, sequences
 // or tokens: ffi.rs loads it, the scheduler says which row goes where.
 #include "shim.h"
+#include "../../ov-base/shim/guarded.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -57,27 +58,6 @@ struct ovr_model {
 };
 
 namespace {
-
-void put(ovr_text* to, std::string_view text) noexcept {
-    if (!to) return;
-    to->len = text.size();
-    if (!to->at || to->cap == 0) return;
-    const size_t n = std::min(text.size(), to->cap - 1);
-    std::memcpy(to->at, text.data(), n);
-    to->at[n] = 0;
-}
-
-template <class Body>
-int guarded(ovr_text* err, Body&& body) noexcept {
-    try {
-        return body();
-    } catch (const std::exception& e) {
-        put(err, e.what());
-    } catch (...) {
-        put(err, "the library threw something that is no std::exception");
-    }
-    return -1;
-}
 
 [[noreturn]] void fail(const std::string& text) { throw std::runtime_error(text); }
 
@@ -211,9 +191,8 @@ int ovr_open(const char* xml, const char* device, const ovr_property* properties
 }
 
 void ovr_close(ovr_model* model) {
-    guarded(nullptr, [&] {
+    quietly([&] {
         delete model;
-        return 0;
     });
 }
 
@@ -227,9 +206,8 @@ int ovr_property_value(ovr_model* model, const char* key, ovr_text* value, ovr_t
 }
 
 void ovr_cache_type(const ovr_model* model, ovr_text* name) {
-    guarded(nullptr, [&] {
+    quietly([&] {
         put(name, model->caches.front().port.get_element_type().get_type_name());
-        return 0;
     });
 }
 

@@ -44,11 +44,6 @@ impl Builder for Runtime {
     }
 
     fn load(&mut self, shard: &Shard, progress: &Progress) -> Result<()> {
-        if shard.path.as_os_str().is_empty() {
-            return Err(Error::config(
-                "no model given; name a GGUF file, a folder with safetensors or an OpenVINO IR folder with --model",
-            ));
-        }
         let source = served(&shard.path, Source::of(&shard.path, Loader::Own)?)?;
         progress.report("runtime", 0, 2)?;
         let (shim, version) = open_runtime(&self.options)?;

@@ -6,13 +6,14 @@
 #![allow(unsafe_code, reason = "the one door to C++")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cascadia_ov_base::locate;
-use cascadia_ov_base::open::{Open, Symbols};
+use cascadia_ov_base::open::Open;
+use cascadia_ov_base::shim::LoadError;
 use cascadia_ov_base::text::{RawText, Text, text};
 
 #[cfg(test)]
@@ -89,43 +90,22 @@ struct RawLogits {
     columns: usize,
 }
 
-macro_rules! functions {
-    ($($name:ident($($arg:ty),*) $(-> $out:ty)?;)*) => {
-        #[cfg_attr(not(test), expect(dead_code, reason = "blocks are filled by tests"))]
-        struct Functions { $($name: unsafe extern "C" fn($($arg),*) $(-> $out)?,)* }
-
-        impl Functions {
-            fn resolve(symbols: &Symbols) -> Result<Self, LoadError> {
-                Ok(Self { $($name: {
-                    const NAME: &CStr = match CStr::from_bytes_with_nul(
-                        concat!(stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => panic!("PANIC: an identifier has no zero byte"),
-                    };
-                    let at = symbols(NAME).ok_or(LoadError::Symbol { name: stringify!($name) })?;
-                    // SAFETY: `Open` promises the address of that name, and shim.h gives it this type; the
-                    // revision is compared before any other function is called.
-                    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $out)?>(at) }
-                },)* })
-            }
-        }
-    };
-}
-
-functions! {
-    ovr_abi() -> u32;
-    ovr_version(*mut RawText) -> c_int;
-    ovr_check(c_int, *mut RawText) -> c_int;
-    ovr_open(*const c_char, *const c_char, *const RawProperty, usize, *mut *mut c_void, *mut RawText) -> c_int;
-    ovr_close(*mut c_void);
-    ovr_read_facts(*const c_void, *mut Facts);
-    ovr_property_value(*mut c_void, *const c_char, *mut RawText, *mut RawText) -> c_int;
-    ovr_cache_type(*const c_void, *mut RawText);
-    ovr_allocate(*mut c_void, usize, *mut RawText) -> c_int;
-    ovr_bind(*mut c_void, *const RawBatch, *mut RawText) -> c_int;
-    ovr_infer(*mut c_void, *mut RawLogits, *mut RawText) -> c_int;
-    ovr_copy_block(*mut c_void, usize, usize, *mut RawText) -> c_int;
-    ovr_fill_block(*mut c_void, usize, u8, *mut RawText) -> c_int;
+cascadia_ov_base::functions! {
+    Functions {
+        ovr_abi() -> u32;
+        ovr_version(*mut RawText) -> c_int;
+        ovr_check(c_int, *mut RawText) -> c_int;
+        ovr_open(*const c_char, *const c_char, *const RawProperty, usize, *mut *mut c_void, *mut RawText) -> c_int;
+        ovr_close(*mut c_void);
+        ovr_read_facts(*const c_void, *mut Facts);
+        ovr_property_value(*mut c_void, *const c_char, *mut RawText, *mut RawText) -> c_int;
+        ovr_cache_type(*const c_void, *mut RawText);
+        ovr_allocate(*mut c_void, usize, *mut RawText) -> c_int;
+        ovr_bind(*mut c_void, *const RawBatch, *mut RawText) -> c_int;
+        ovr_infer(*mut c_void, *mut RawLogits, *mut RawText) -> c_int;
+        ovr_copy_block(*mut c_void, usize, usize, *mut RawText) -> c_int;
+        ovr_fill_block(*mut c_void, usize, u8, *mut RawText) -> c_int;
+    }
 }
 
 /// The loaded libraries.
@@ -139,16 +119,11 @@ impl Shim {
     /// # Errors
     /// What the loader says, with the file; or that the shim is of another revision.
     pub(crate) fn load(open: &dyn Open, core: &Path, shim: &locate::Shim) -> Result<Arc<Self>, LoadError> {
-        let library = |path: &Path, global| {
-            open.open(path, global).map_err(|reason| LoadError::Open { path: path.to_path_buf(), reason })
-        };
-        // Opened for what is linked to it by name; its own symbols are not asked for.
-        drop(library(core, shim.global)?);
-        let call = Functions::resolve(&library(&shim.path, false)?)?;
+        let call = Functions::resolve(&cascadia_ov_base::shim::open(open, &[core], shim)?)?;
         // SAFETY: takes nothing, and has had this type in every revision.
         let found = unsafe { (call.ovr_abi)() };
         if found != ABI {
-            return Err(LoadError::Revision { path: shim.path.clone(), found });
+            return Err(LoadError::Revision { path: shim.path.clone(), found, needed: ABI });
         }
         Ok(Arc::new(Self { call }))
     }
@@ -311,30 +286,3 @@ impl Drop for Model {
         unsafe { (self.shim.call.ovr_close)(self.at.as_ptr()) }
     }
 }
-
-/// Why the libraries cannot be used.
-#[derive(Debug)]
-pub(crate) enum LoadError {
-    /// The loader refused a file.
-    Open { path: PathBuf, reason: String },
-    /// The shim lacks a function.
-    Symbol { name: &'static str },
-    /// The shim is of another revision.
-    Revision { path: PathBuf, found: u32 },
-}
-
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Open { path, reason } => write!(f, "open {}: {reason}", path.display()),
-            Self::Symbol { name } => write!(f, "the shim has no {name}; build it anew with cargo xtask"),
-            Self::Revision { path, found } => write!(
-                f,
-                "{} is revision {found}, the plugin needs {ABI}; build both anew with cargo xtask",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}

@@ -15,7 +15,6 @@ mod masks;
 mod memory;
 mod meter;
 mod options;
-mod profile;
 mod speculate;
 mod tray;
 mod warm;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use cascadia_ov_base::options::{flag, number, properties};
+use cascadia_ov_base::profile::Profile;
 use cascadia_ov_base::source::Keep;
 use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::memory::Cache;
-use crate::profile::Profile;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]

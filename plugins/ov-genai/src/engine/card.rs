@@ -5,7 +5,7 @@ use cascadia_plugin_api::sdk::Card;
 
 use super::Facts;
 use crate::options::Options;
-use crate::pipeline::setup::Profile;
+use cascadia_ov_base::profile::Profile;
 
 /// What the paged pipeline has.
 pub(super) fn paged(options: &Options, facts: &Facts, width: usize) -> Card {

@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::null_mut;
 
-use super::{Open, Symbols};
+use cascadia_ov_base::open::{Open, Symbols};
 
 /// A device as OpenVINO knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

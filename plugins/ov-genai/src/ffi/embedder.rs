@@ -3,12 +3,12 @@
 //! Invariant: an [`Embedder`] owns its C++ object and every call on it is exclusive.
 #![allow(unsafe_code, reason = "calls the shim")]
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Shim;
-use super::value::{Entry, raw_values};
+use super::value::Entry;
+use super::{Shim, opened};
 use cascadia_ov_base::text::text;
 
 /// How the states of all tokens become one vector; `cgn_pooling`.
@@ -37,21 +37,8 @@ impl Embedder {
         properties: &[Entry],
         allow_untested: bool,
     ) -> Result<Self, String> {
-        let properties = raw_values(properties);
-        let mut out = std::ptr::null_mut();
-        // SAFETY: strings, values and the place for the result live through the call; the shim copies them.
-        text(|err| unsafe {
-            (shim.call.cgn_embedder_open)(
-                folder.as_ptr(),
-                device.as_ptr(),
-                properties.as_ptr(),
-                properties.len(),
-                c_int::from(allow_untested),
-                &raw mut out,
-                err,
-            )
-        })?;
-        let at = NonNull::new(out).ok_or("the shim opened nothing")?;
+        // SAFETY: it is one that opens.
+        let at = unsafe { opened(shim.call.cgn_embedder_open, folder, device, properties, allow_untested) }?;
         Ok(Self { shim: Arc::clone(shim), at })
     }
 

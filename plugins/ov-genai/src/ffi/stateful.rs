@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Shim;
 use super::value::{Entry, raw_values};
+use super::{Shim, opened};
 use cascadia_ov_base::text::text;
 
 /// Takes the tokens that came; answers whether the generation goes on.
@@ -32,21 +32,8 @@ impl Stateful {
         properties: &[Entry],
         allow_untested: bool,
     ) -> Result<Self, String> {
-        let properties = raw_values(properties);
-        let mut out = std::ptr::null_mut();
-        // SAFETY: strings, values and the place for the result live through the call; the shim copies them.
-        text(|err| unsafe {
-            (shim.call.cgn_stateful_open)(
-                path.as_ptr(),
-                device.as_ptr(),
-                properties.as_ptr(),
-                properties.len(),
-                c_int::from(allow_untested),
-                &raw mut out,
-                err,
-            )
-        })?;
-        let at = NonNull::new(out).ok_or("the shim opened nothing")?;
+        // SAFETY: it is one that opens.
+        let at = unsafe { opened(shim.call.cgn_stateful_open, path, device, properties, allow_untested) }?;
         Ok(Self { shim: Arc::clone(shim), at })
     }
 

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 
 use super::sampling::Grammar;
-use super::setup::Profile;
 use super::*;
 use cascadia_ov_base::locate;
+use cascadia_ov_base::profile::Profile;
 use cascadia_ov_base::system::System;
 
 mod assisted;

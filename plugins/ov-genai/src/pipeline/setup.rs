@@ -3,40 +3,13 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
+use cascadia_ov_base::profile::Profile;
+
 use super::fault::{Error, c_path, c_string};
 use crate::ffi::value::{Entry, Value};
 
 /// Properties of NPU that the library reads as numbers; text is refused there.
 const NUMBERS: [&str; 2] = ["MAX_PROMPT_LEN", "MIN_RESPONSE_LEN"];
-
-/// How exact and how fast.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Profile {
-    /// Computes and caches in f32: a request's tokens do not depend on what runs beside it.
-    Exact,
-    /// What the library chooses for the device.
-    #[default]
-    Default,
-    /// The documented hints for speed over accuracy. On CPU the library's choice is the same already (measured).
-    Fast,
-}
-
-impl Profile {
-    /// The device properties it stands for; OpenVINO reads all of them from text.
-    pub(crate) fn properties(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Exact => &[
-                ("INFERENCE_PRECISION_HINT", "f32"),
-                ("KV_CACHE_PRECISION", "f32"),
-                ("DYNAMIC_QUANTIZATION_GROUP_SIZE", "0"),
-            ],
-            Self::Default => &[],
-            // One inference at a time carries all requests, so latency is throughput here. f16 is not an option, see
-            // `open`.
-            Self::Fast => &[("EXECUTION_MODE_HINT", "PERFORMANCE"), ("PERFORMANCE_HINT", "LATENCY")],
-        }
-    }
-}
 
 /// What the pipeline's scheduler may use.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,10 @@
 //! What is asked of the library, without the library.
 
 use super::sampling::Grammar;
-use super::setup::{Profile, writable_if_file};
+use super::setup::writable_if_file;
 use super::*;
 use crate::ffi::value::Value;
+use cascadia_ov_base::profile::Profile;
 
 fn value(sampling: &Sampling, key: &str) -> Option<Value> {
     let found = sampling.entries().unwrap().into_iter().find(|(name, _)| name.to_str() == Ok(key));

@@ -4,6 +4,7 @@
 
 use super::*;
 use cascadia_ov_base::system::System;
+use std::path::PathBuf;
 
 /// `<|im_start|>` ... of "What is the capital of France?" with SmolLM2's template and system prompt.
 const FRANCE: [i64; 37] = [

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cascadia_batching::Limits as Bounds;
-use cascadia_plugin_api::sdk::{GrammarKind, Sampling, TraceContext};
+use cascadia_plugin_api::sdk::{GrammarKind, Sampling};
 
 use super::*;
 use crate::backend::null::{Null, next};
@@ -15,40 +15,11 @@ pub(super) fn task(id: u64, tokens: Vec<u32>, max_tokens: u32) -> Task {
     Task {
         id,
         group: id,
-        request_id: String::new(),
-        session_id: String::new(),
-        trace: TraceContext::default(),
-        model: String::new(),
         generated_from: tokens.len() as u64,
         tokens,
-        text: String::new(),
         max_tokens,
-        min_tokens: 0,
-        ignore_eos: false,
-        stop_tokens: Vec::new(),
-        sampling: Sampling {
-            temperature: 0.0,
-            top_p: 1.0,
-            top_k: 0,
-            min_p: 0.0,
-            typical_p: 1.0,
-            repetition_penalty: 1.0,
-            frequency_penalty: 0.0,
-            presence_penalty: 0.0,
-            seed: Some(id),
-            logit_bias: Vec::new(),
-            banned: Vec::new(),
-            allowed: Vec::new(),
-        },
-        logprobs: None,
-        prompt_logprobs: None,
-        grammar: (GrammarKind::None, String::new()),
-        priority: 0,
-        deadline_ns: None,
-        cache_salt: String::new(),
-        adapter: String::new(),
-        attachments: 0,
-        options: Vec::new(),
+        sampling: Sampling { seed: Some(id), ..Sampling::default() },
+        ..Task::default()
     }
 }
 

@@ -4,7 +4,7 @@ use cascadia_plugin_api::sdk::{Error, Result};
 
 /// How exact and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Profile {
+pub enum Profile {
     /// Computes and caches in f32: a generation's tokens do not depend on what runs beside it.
     Exact,
     /// What OpenVINO chooses for the device.
@@ -19,7 +19,7 @@ impl Profile {
     ///
     /// # Errors
     /// It is no profile.
-    pub(crate) fn read(name: &str) -> Result<Profile> {
+    pub fn read(name: &str) -> Result<Profile> {
         match name {
             "exact" => Ok(Profile::Exact),
             "default" => Ok(Profile::Default),
@@ -29,7 +29,7 @@ impl Profile {
     }
 
     /// The device properties it stands for; OpenVINO reads all of them from text.
-    pub(crate) fn properties(self) -> &'static [(&'static str, &'static str)] {
+    pub fn properties(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Exact => &[
                 ("INFERENCE_PRECISION_HINT", "f32"),
@@ -37,7 +37,8 @@ impl Profile {
                 ("DYNAMIC_QUANTIZATION_GROUP_SIZE", "0"),
             ],
             Self::Default => &[],
-            // One inference at a time carries all generations, so latency is throughput here.
+            // One inference at a time carries all generations, so latency is throughput here. f16 is no choice: OpenVINO's CPU
+            // device dies of it.
             Self::Fast => &[("EXECUTION_MODE_HINT", "PERFORMANCE"), ("PERFORMANCE_HINT", "LATENCY")],
         }
     }
