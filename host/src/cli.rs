@@ -103,7 +103,11 @@ pub fn main() -> i32 {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; clap knows where each goes.
-            return if error.print().is_ok() { error.exit_code() } else { USAGE };
+            return match error.use_stderr() {
+                true => complain(&in_one_line(&error.render().to_string()), error.exit_code()),
+                false if error.print().is_ok() => 0,
+                false => USAGE,
+            };
         }
     };
     // The options of plugins, from the innermost command that was named.
@@ -191,6 +195,21 @@ fn generate(document: &str) -> i32 {
     }
 }
 
+/// What is wrong with a command line, without the usage that `--help` tells.
+fn in_one_line(told: &str) -> String {
+    let mut line = String::new();
+    let said = told.lines().map(str::trim).take_while(|part| !part.starts_with("Usage:"));
+    for part in said.filter(|part| !part.is_empty() && !part.starts_with("For more information")) {
+        let part = part.trim_start_matches("error: ").trim_start_matches("tip: ");
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
+        }
+        line.push_str(part);
+    }
+    line.push_str("; see --help");
+    line
+}
+
 #[expect(clippy::print_stderr, reason = "a command line tells its user what went wrong")]
 fn complain(message: &str, code: i32) -> i32 {
     eprintln!("cascadia-host: {message}");
@@ -206,4 +225,23 @@ fn say(text: &str) {
 fn colour(text: &str, ansi: &str) -> String {
     let wanted = std::io::stdout().is_terminal() && !env::is_set("NO_COLOR");
     if wanted { format!("\u{1b}[{ansi}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_command_line_is_one_line() {
+        let said = |args: &[&str]| {
+            let error = Cli::command().try_get_matches_from(args).expect_err("wrong");
+            in_one_line(&error.render().to_string())
+        };
+        assert_eq!(
+            said(&["cascadia-host", "--plugn", "x"]),
+            "unexpected argument '--plugn' found; a similar argument exists: '--plugin'; see --help"
+        );
+        let missing = said(&["cascadia-host", "plugin", "check"]);
+        assert_eq!(missing, "the following required arguments were not provided: <LIB>; see --help");
+    }
 }

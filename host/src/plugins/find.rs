@@ -51,7 +51,13 @@ pub fn all(dir: &Path) -> Result<Vec<PathBuf>, LoadError> {
 /// Whether a file, by its full path, lies in `dir` itself, where every library is meant to be a plugin; in the folders in it
 /// lie bundles, with libraries that are none.
 pub fn is_loose(path: &Path, dir: &Path) -> bool {
-    dir.canonicalize().is_ok_and(|dir| path.parent() == Some(&dir))
+    dir.canonicalize().is_ok_and(|dir| path.parent() == Some(&dir)) && !is_shim(path)
+}
+
+/// Whether a file is the shim of a plugin beside it: `libNAME_shim*.so`, where `libNAME.so` is.
+fn is_shim(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.split_once("_shim").is_some_and(|(plugin, _)| path.with_file_name(format!("{plugin}.so")).is_file())
 }
 
 /// Whether a file of this name may be a plugin: `lib*.so`, which a private copy (`.gen-...`) is not.
@@ -62,6 +68,23 @@ pub fn is_library_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shim_beside_its_plugin_is_not_meant_to_be_one() {
+        let dir = std::env::temp_dir().join(format!("cascadia-find-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let dir = dir.canonicalize().expect("there");
+        let loose = |name: &str| is_loose(&dir.join(name), &dir);
+        assert!(loose("libx_shim.so"), "whose should it be?");
+        std::fs::write(dir.join("libx.so"), "").expect("a file");
+        assert!(
+            loose("libx.so")
+                && !loose("libx_shim.so")
+                && !loose("libx_shim-2641.so")
+                && loose("liby_shim.so")
+        );
+        std::fs::remove_dir_all(dir).expect("gone");
+    }
 
     #[test]
     fn a_bare_name_is_looked_for_in_the_given_folders_then_beside_the_executable() {
