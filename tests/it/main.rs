@@ -38,6 +38,7 @@ mod ov_runtime_rounds;
 mod plugin_commands;
 mod plugins;
 mod prometheus;
+mod reload;
 mod security;
 mod streams;
 mod symptoms;
