@@ -5,6 +5,8 @@
 //! counted and dropped.
 
 mod reception;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,12 +23,14 @@ use super::admit::{Gate, Permit};
 use super::flight::Flight;
 use crate::error::{ApiError, Code};
 use crate::generate::{End, Failure, Kind, Request};
-use crate::plugins::{Engine, Load, Next, Taken, breach};
+use crate::plugins::{Engine, Link, Load, Next, Taken, breach};
 use crate::telemetry::labels::Protocol;
 use crate::telemetry::metrics::{Held, Metrics, ModelMetrics, WorkerMetrics};
 
 /// How long an engine that outruns the sockets rests after a step. A client that stops reading ends this soon.
 const PAUSE: Duration = Duration::from_millis(1);
+/// The first generation of an engine that rests waits this long at most for others that come with it.
+const GATHER: Duration = Duration::from_millis(3);
 /// An idle engine is asked again after this long, woken or not.
 const IDLE_WAIT: Duration = Duration::from_secs(5);
 
@@ -88,6 +92,15 @@ struct Submit {
 struct Running {
     flight: Arc<Flight>,
     _permit: Permit,
+}
+
+/// Wakes an engine when it is dropped.
+struct WakeLater(&'static Link);
+
+impl Drop for WakeLater {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
 }
 
 impl Worker {
@@ -199,18 +212,52 @@ impl Worker {
 
     /// Hands a generation to the engine's thread. What comes of it comes through the flight.
     pub fn submit(&self, flight: Arc<Flight>, request: Request, permit: Permit) {
+        self.post(flight, request, permit);
+        self.engine.link().wake();
+    }
+
+    /// As [`Worker::submit`], together with what other clients hand over at this moment: an engine that rests begins with
+    /// all of them. Costs one turn of the runtime when there are none.
+    pub async fn submit_together(&self, flight: Arc<Flight>, request: Request, permit: Permit) {
+        let first = self.post(flight, request, permit);
+        if first {
+            // Who waits here may be dropped, and the others wait for this wake.
+            let _wake = WakeLater(self.engine.link());
+            self.gather().await;
+        }
+    }
+
+    /// Puts a generation into the mailbox; true when the caller must wake the engine, at once or a moment later.
+    fn post(&self, flight: Arc<Flight>, request: Request, permit: Permit) -> bool {
         let mut inner = self.inner.lock();
         match &inner.down {
             Some(reason) => {
                 let error = unavailable(&self.id, reason);
                 drop(inner);
                 flight.end(End::Rejected(error));
+                false
             }
             None => {
                 inner.mailbox.push(Submit { flight, request, permit });
-                drop(inner);
-                self.engine.link().wake();
+                inner.mailbox.len() == 1
             }
+        }
+    }
+
+    /// Waits while generations come with the turns of the runtime, and the engine has nothing else to do.
+    async fn gather(&self) {
+        let until = Instant::now() + GATHER;
+        let (mut before, mut quiet) = (1, 0);
+        // In a turn others may come before or after this look, so that one turn without any says nothing.
+        while quiet < 2 && Instant::now() < until {
+            tokio::task::yield_now().await;
+            let inner = self.inner.lock();
+            let waiting = inner.mailbox.len();
+            if !inner.tasks.is_empty() || waiting == 0 {
+                return;
+            }
+            quiet = if waiting > before { 0 } else { quiet + 1 };
+            before = waiting;
         }
     }
 

@@ -218,7 +218,7 @@ fn begin(
 /// Waits for a slot and hands the generation to its worker.
 async fn enter(model: &Model, flight: &Arc<Flight>, request: Request) {
     match admit(model, flight).await {
-        Ok(Some(permit)) => model.worker.submit(Arc::clone(flight), request, permit),
+        Ok(Some(permit)) => model.worker.submit_together(Arc::clone(flight), request, permit).await,
         // It was ended while it waited.
         Ok(None) => {}
         Err(error) => {
