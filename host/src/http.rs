@@ -7,6 +7,7 @@ pub mod read;
 pub mod respond;
 pub mod room;
 pub mod server;
+mod shortcut;
 mod socket;
 pub mod stream;
 mod streams;

@@ -114,6 +114,11 @@ impl Connection {
         Ok(Connection { socket, peer, buffer: Vec::new(), rest: Rest::Over })
     }
 
+    /// Its socket, to set what it holds.
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
     /// Sends a request.
     pub fn send(&mut self, request: &Request) -> Result<()> {
         self.send_bytes(&request.bytes(self.peer))

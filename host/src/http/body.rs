@@ -2,25 +2,36 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
+use super::shortcut::Shortcut;
 use super::stream::Stream;
 
 /// A response's body.
 pub enum Body {
     /// Bytes that are there.
     Full(Bytes),
-    /// A generation.
-    Stream(Box<Stream>),
+    /// A generation; its connection looks at it too, where it has a shortcut.
+    Stream(Arc<Mutex<Stream>>),
 }
 
 impl Body {
     /// Whether it is a generation as it comes.
     pub fn is_stream(&self) -> bool {
         matches!(self, Body::Stream(_))
+    }
+
+    /// Its small pieces may go this way, past hyper.
+    pub(super) fn shorten(&self, way: &Arc<Shortcut>) {
+        if let Body::Stream(stream) = self {
+            way.begin(stream);
+            stream.lock().shorten(Arc::clone(way));
+        }
     }
 
     /// No bytes.
@@ -40,14 +51,16 @@ impl http_body::Body for Body {
         match self.get_mut() {
             Body::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Body::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Body::Stream(stream) => stream.poll_bytes(cx).map(|bytes| bytes.map(|b| Ok(Frame::data(b)))),
+            Body::Stream(stream) => {
+                stream.lock().poll_bytes(cx).map(|bytes| bytes.map(|b| Ok(Frame::data(b))))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Body::Full(bytes) => bytes.is_empty(),
-            Body::Stream(stream) => stream.is_over(),
+            Body::Stream(stream) => stream.lock().is_over(),
         }
     }
 

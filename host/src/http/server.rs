@@ -14,7 +14,7 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,7 +26,8 @@ use tokio_util::task::TaskTracker;
 
 use super::Body;
 use super::bell::Bell;
-use super::socket::{Socket, Watch};
+use super::shortcut::Shortcut;
+use super::socket::{Socket, Watch, Writer};
 use super::streams::Streams;
 use super::tls::Certificates;
 
@@ -45,13 +46,22 @@ pub type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 pub type Service = Arc<dyn Fn(Request<Incoming>, Connection) -> Answer + Send + Sync>;
 
 /// An answer as hyper wants it: one that could have failed.
-struct Sure(Answer);
+struct Sure {
+    answer: Answer,
+    /// The shortcut that its body may take.
+    way: Option<Arc<Shortcut>>,
+}
 
 impl Future for Sure {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx).map(Ok)
+        self.answer.as_mut().poll(cx).map(|response| {
+            if let Some(way) = &self.way {
+                response.body().shorten(way);
+            }
+            Ok(response)
+        })
     }
 }
 
@@ -153,9 +163,9 @@ async fn speak_openly(socket: TcpStream, terms: Terms) -> hyper::Result<()> {
         return Ok(());
     };
     let two = begun.is_two();
-    let socket = Socket::new(socket, begun.bytes(), terms.limits.write_timeout);
-    let watch = socket.watch();
-    speak(socket, watch, two, terms, |socket| socket.farewell(FAREWELL)).await
+    let mut socket = Socket::new(socket, begun.bytes(), terms.limits.write_timeout);
+    let (watch, short) = (socket.watch(), (!two).then(|| socket.shorten()));
+    speak(socket, watch, short, two, terms, |socket| socket.farewell(FAREWELL)).await
 }
 
 /// The same over TLS.
@@ -171,7 +181,7 @@ async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> hy
                     stream.into_inner().0.farewell(FAREWELL).await;
                 }
             };
-            speak(stream, watch, two, terms, farewell).await
+            speak(stream, watch, None, two, terms, farewell).await
         }
         Ok(Err(error)) => {
             tracing::debug!(%error, "no TLS");
@@ -185,6 +195,7 @@ async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> hy
 async fn speak<I, F>(
     io: I,
     watch: Watch,
+    short: Option<(Arc<Shortcut>, Writer)>,
     two: bool,
     terms: Terms,
     farewell: impl FnOnce(I) -> F,
@@ -200,8 +211,10 @@ where
         // Held here: what hyper leaves running must not outlive its connection.
         let _all = connection.token.drop_guard();
         let (peer, begun) = (connection.peer, streams.clone());
-        let answer =
-            service_fn(move |request| Sure(service(request, Connection { peer, token: begun.begin() })));
+        let answer = service_fn(move |request| Sure {
+            answer: service(request, Connection { peer, token: begun.begin() }),
+            way: None,
+        });
         let served = http2::Builder::new(streams.clone())
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS)
@@ -225,7 +238,12 @@ where
         }
         return served.await;
     }
-    let answer = service_fn(move |request| Sure(service(request, connection.clone())));
+    let way = short.as_ref().map(|(way, _)| Arc::clone(way));
+    let answer = service_fn(move |request: Request<Incoming>| {
+        // Where hyper frames a body in chunks.
+        let chunks = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
+        Sure { answer: service(request, connection.clone()), way: way.clone().filter(|_| chunks) }
+    });
     // Boxed, or it would lie in this future twice: where it is made and where it stays.
     let mut one = Box::new(
         http1::Builder::new()
@@ -234,9 +252,24 @@ where
             .serve_connection(io, answer),
     );
     let mut left = pin!(watch.left());
-    let ended = poll_fn(|cx| match one.poll_without_shutdown(cx) {
-        Poll::Pending => left.as_mut().poll(cx).map(|()| None),
-        ended => ended.map(Some),
+    let (mut bells, mut tokens) = (None, None);
+    let ended = poll_fn(|cx| {
+        // Rung by all but the tokens of a body with a shortcut, which have their own.
+        let bell = Bell::of(&mut bells, cx.waker());
+        let rang = bell.rang();
+        if let Some((way, writer)) = &short {
+            let tokens = Bell::of(&mut tokens, cx.waker());
+            if tokens.rang() && !rang && way.send(|bytes| writer.write(bytes)) {
+                return Poll::Pending;
+            }
+            way.wakes(tokens.waker());
+        }
+        let waker = bell.waker();
+        let mut cx = Context::from_waker(&waker);
+        match one.poll_without_shutdown(&mut cx) {
+            Poll::Pending => left.as_mut().poll(&mut cx).map(|()| None),
+            ended => ended.map(Some),
+        }
     });
     // A client that left unseen needs no farewell.
     let Some(ended) = ended.await else { return Ok(()) };

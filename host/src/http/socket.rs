@@ -17,6 +17,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep};
 
 use super::bell::Bell;
+use super::shortcut::Shortcut;
 
 /// A client that has ended its side counts as gone when nobody has read up to that end for so long.
 const UNREAD: Duration = Duration::from_millis(50);
@@ -29,6 +30,8 @@ const SMALL: usize = 1024;
 pub(super) struct Socket {
     read: Arc<Reader>,
     write: OwnedWriteHalf,
+    /// What goes past hyper, and what of it is still to be sent.
+    way: Option<Arc<Shortcut>>,
     /// Read already, and to be read again.
     begun: Vec<u8>,
     patience: Duration,
@@ -45,6 +48,16 @@ struct Reader {
     waits: AtomicBool,
     /// Reads that gave something.
     reads: AtomicU64,
+}
+
+/// Writes past whoever has the socket.
+pub(super) struct Writer(Arc<Reader>);
+
+impl Writer {
+    /// Sends what the socket takes at once; how much that was.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.half.as_ref().try_write(bytes)
+    }
 }
 
 /// Sees a client leave while nobody reads from its socket.
@@ -105,7 +118,13 @@ impl Socket {
     pub(super) fn new(inner: TcpStream, begun: &[u8], patience: Duration) -> Socket {
         let (half, write) = inner.into_split();
         let read = Arc::new(Reader { half, waits: AtomicBool::new(false), reads: AtomicU64::new(0) });
-        Socket { read, write, begun: begun.to_vec(), patience, stuck: None, bell: None }
+        Socket { read, write, way: None, begun: begun.to_vec(), patience, stuck: None, bell: None }
+    }
+
+    /// Lets small pieces of a body go past hyper; what knows of it, and what they are written with.
+    pub(super) fn shorten(&mut self) -> (Arc<Shortcut>, Writer) {
+        let way = Arc::clone(self.way.get_or_insert_default());
+        (way, Writer(Arc::clone(&self.read)))
     }
 
     /// What tells when its client has left.
@@ -123,6 +142,22 @@ impl Socket {
         let listened = async { while self.read(&mut ignored).await.is_ok_and(|n| n > 0) {} };
         // Whether it stopped by itself or not, it had its time.
         let _over = tokio::time::timeout(patience, listened).await;
+    }
+
+    fn written(&self) {
+        if let Some(way) = &self.way {
+            way.written();
+        }
+    }
+
+    /// Sends what was left of what went past hyper; its own bytes come behind it.
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Socket { write, way: Some(way), .. } = self else { return Poll::Ready(Ok(())) };
+        if !way.has_left() {
+            return Poll::Ready(Ok(()));
+        }
+        let sent = way.poll_left(|bytes| Pin::new(&mut *write).poll_write(cx, bytes));
+        self.judge(cx, sent)
     }
 
     /// A write that moved ends the wait; one that waits too long is an error.
@@ -174,6 +209,8 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_left(cx))?;
+        self.written();
         let written = Pin::new(&mut self.write).poll_write(cx, buf);
         self.judge(cx, written)
     }
@@ -183,6 +220,8 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_left(cx))?;
+        self.written();
         let whole: usize = bufs.iter().map(|buf| buf.len()).sum();
         let written = if bufs.len() > 1 && whole <= SMALL {
             let (mut small, mut at) = ([0; SMALL], 0);
@@ -202,10 +241,15 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_left(cx))?;
+        if let Some(way) = &self.way {
+            way.flushed();
+        }
         Pin::new(&mut self.write).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_left(cx))?;
         Pin::new(&mut self.write).poll_shutdown(cx)
     }
 }

@@ -1,5 +1,6 @@
 //! An answer as a body: takes all that waits at once, stamps its delivery, and ends its generations when it is dropped.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::time::Sleep;
 
+use super::shortcut::Shortcut;
 use crate::generate::{Cause, End, Usage};
 use crate::sched::Generation;
 use crate::sched::roster::Ticket;
@@ -32,6 +34,16 @@ pub struct Stream {
     quiet: Instant,
     /// Never later than the silence is over: it is set anew when it ends, not with every token.
     silence: Silence,
+    /// Where its small pieces may go past hyper.
+    way: Option<Arc<Shortcut>>,
+}
+
+/// What waits of a body.
+pub(super) enum Piece {
+    /// It was taken.
+    Taken,
+    /// It is to be asked for with [`Stream::poll_bytes`].
+    Other,
 }
 
 struct Running {
@@ -80,16 +92,53 @@ impl Stream {
     pub fn new(choices: Vec<Generation>, tail: Box<dyn Tail>, tickets: Vec<Ticket>, early: bool) -> Stream {
         let choices = choices.into_iter().map(|generation| Choice { generation, end: None }).collect();
         let running = Running { choices, tail, _tickets: tickets };
-        Stream { running: Some(running), greet: early, quiet: Instant::now(), silence: Silence::new() }
+        let quiet = Instant::now();
+        Stream { running: Some(running), greet: early, quiet, silence: Silence::new(), way: None }
+    }
+
+    /// From now on its small pieces may go this way.
+    pub(super) fn shorten(&mut self, way: Arc<Shortcut>) {
+        self.way = Some(way);
     }
 
     /// The next bytes; none at the end.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        // Tokens ring a bell of their own there, so that the connection knows when nothing else has woken it.
+        let tokens = self.way.as_ref().and_then(|way| way.waker());
+        let asked = self.poll_next(cx, tokens.as_ref().unwrap_or(cx.waker()));
+        if let Some(way) = &self.way {
+            way.asked(asked.is_pending());
+        }
+        asked
+    }
+
+    /// Gives what waits to `take`, where it is at most `small` bytes of the only choice, and not the last.
+    pub(super) fn poll_piece(
+        &mut self,
+        cx: &Context<'_>,
+        small: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<Piece> {
+        let Some(Running { choices, .. }) = &mut self.running else { return Poll::Ready(Piece::Other) };
+        let [Choice { generation, end: None }] = choices.as_mut_slice() else {
+            return Poll::Ready(Piece::Other);
+        };
+        generation.flight().poll_small(cx, small, take).map(|taken| match taken {
+            None => Piece::Other,
+            Some(tokens) => {
+                self.quiet = Instant::now();
+                generation.hand_over_part(tokens, self.quiet);
+                Piece::Taken
+            }
+        })
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>, tokens: &Waker) -> Poll<Option<Bytes>> {
         let Some(running) = &mut self.running else { return Poll::Ready(None) };
         if std::mem::take(&mut self.greet) {
             return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
         }
-        let Poll::Ready((bytes, now)) = running.poll_bytes(cx) else {
+        let Poll::Ready((bytes, now)) = running.poll_bytes(&Context::from_waker(tokens)) else {
             while self.silence.poll(cx).is_ready() {
                 let over = self.quiet.elapsed() >= SILENCE;
                 if over {
@@ -118,7 +167,7 @@ impl Stream {
 
 impl Running {
     /// What waits of any choice, and the tail behind the last of all; and when it was taken.
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<(Vec<u8>, Instant)> {
+    fn poll_bytes(&mut self, cx: &Context<'_>) -> Poll<(Vec<u8>, Instant)> {
         let (mut bytes, mut taken) = (Vec::new(), None);
         for Choice { generation, end } in &mut self.choices {
             if end.is_some() {

@@ -259,7 +259,7 @@ impl Flight {
     }
 
     /// Takes what waits for the client, a part at a time: the tokens and the end come with the last part.
-    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Ready> {
+    pub fn poll_ready(&self, cx: &Context<'_>) -> Poll<Ready> {
         let mut state = self.state.lock();
         let left = state.bytes.len() - state.taken;
         // What was cut off is over with its connection: its end is not to look like that of an answer.
@@ -280,6 +280,29 @@ impl Flight {
         bytes.drain(..std::mem::take(&mut state.taken));
         self.count(&mut state);
         Poll::Ready(Ready { bytes, tokens: std::mem::take(&mut state.tokens), end: state.end.clone() })
+    }
+
+    /// Gives what waits for the client to `take`, where it is at most `small` bytes and not the last; answers its tokens, or
+    /// none where it is to be taken with [`Flight::poll_ready`]. Whoever asks is woken by what comes next in any case.
+    pub fn poll_small(&self, cx: &Context<'_>, small: usize, take: impl FnOnce(&[u8])) -> Poll<Option<u32>> {
+        let mut state = self.state.lock();
+        if (state.bytes.is_empty() && state.end.is_none()) || state.cut.is_some() {
+            return state.park(cx);
+        }
+        if state.end.is_some() || state.taken > 0 || state.bytes.len() > small {
+            return Poll::Ready(None);
+        }
+        take(&state.bytes);
+        state.waiting_since = None;
+        // The memory stays for the next ones, if it is no more than they need.
+        if state.bytes.capacity() > small {
+            state.bytes = Vec::new();
+        } else {
+            state.bytes.clear();
+        }
+        self.count(&mut state);
+        let _waits: Poll<()> = state.park(cx);
+        Poll::Ready(Some(std::mem::take(&mut state.tokens)))
     }
 
     /// Waits for an end before there is a slot.

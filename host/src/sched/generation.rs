@@ -62,6 +62,11 @@ impl Generation {
         }
     }
 
+    /// As [`Generation::hand_over`], of bytes that are not the last.
+    pub fn hand_over_part(&mut self, tokens: u32, now: Instant) {
+        self.stamp(tokens, now);
+    }
+
     /// A collected answer is being handed over; its tokens are stamped with the times they were collected at.
     pub fn hand_over_collected(&mut self, stamps: &[(Instant, u32)], end: End) {
         for (at, tokens) in stamps {

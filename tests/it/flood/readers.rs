@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, chat, order, streamed};
 use cascadia_tests::http::{Connection, Request};
+use cascadia_tests::sse::{self, Told};
 use cascadia_tests::{Host, sys, wait};
 use serde_json::{Value, json};
 
@@ -109,6 +110,38 @@ fn output_to_slow_readers_is_bounded_and_others_are_unaffected() -> Result<()> {
 #[ignore = "takes more than a minute; the module says how to run it"]
 fn output_to_slow_readers_is_bounded_for_a_minute_long() -> Result<()> {
     slow_readers("45s", Duration::from_secs(60))
+}
+
+#[test]
+fn small_frames_that_a_full_socket_takes_in_parts_arrive_whole_and_in_order() -> Result<()> {
+    let args = ["--plugin-opt", "mock.token-delay-us=50", "--set", "limits.stream_buffer_kb=2048"];
+    let host = Host::mock(&args);
+    // Frames of up to a kilobyte, which go to the socket one by one; more of them than the kernel holds for a client that
+    // rests.
+    let words: Vec<String> = (0..10).map(|i| format!("{i}").repeat(60 * (i + 1))).collect();
+    let body = chat(&order(&words.join(" "), &json!({"repeat": 2000})));
+    let whole = host.post(CHAT, &body)?.content();
+    assert!(whole.len() > 6_000_000, "{}", whole.len());
+    let mut connection = Connection::open(host.client().address)?;
+    // The second answer comes over the connection that the first has left.
+    for rests in [1, 2] {
+        connection.send(&Request::post(CHAT, &streamed(body.clone())))?;
+        assert_eq!(connection.head()?.status, 200);
+        let (mut bytes, mut told, mut rested) = (Vec::new(), Told::default(), 0);
+        while connection.piece(&mut bytes)? {
+            while let Some((event, length)) = sse::first(&bytes)? {
+                told.take(event)?;
+                bytes.drain(..length);
+            }
+            if rested < rests && told.text.len() > rested * 3_000_000 {
+                rested += 1;
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+        assert_eq!((told.text.len(), told.finish(), told.done), (whole.len(), "stop", true));
+        assert!(told.text == whole, "the text is not that of a whole answer");
+    }
+    Ok(())
 }
 
 #[test]
