@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -29,7 +29,8 @@ impl Body {
     /// Its small pieces may go this way, past hyper.
     pub(super) fn shorten(&self, way: &Arc<Shortcut>) {
         if let Body::Stream(stream) = self {
-            way.begin(stream);
+            let pieces: Weak<Mutex<Stream>> = Arc::downgrade(stream);
+            way.begin(pieces);
             stream.lock().shorten(Arc::clone(way));
         }
     }

@@ -9,19 +9,32 @@
 //! there for the compiler, and nobody ever waits for them.
 
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-
-use super::stream::{Piece, Stream};
 
 /// Largest piece that goes the short way. A larger one is moved into hyper's buffers without a copy.
 const SMALL: usize = 1024;
 /// Room for the line in front of a piece: the digits of its length, and the line's end.
 const LINE: usize = 5;
 const END: &[u8] = b"\r\n";
+
+/// A body of which small pieces may be taken past hyper.
+pub(super) trait Pieces: Send {
+    /// Gives what waits to `take`, where it is at most `small` bytes and not the last; or says that it is to be asked for as
+    /// hyper does.
+    fn poll_piece(&mut self, cx: &Context<'_>, small: usize, take: &mut dyn FnMut(&[u8])) -> Poll<Piece>;
+}
+
+/// What waits of a body.
+pub(super) enum Piece {
+    /// It was taken.
+    Taken,
+    /// Hyper is to ask for it.
+    Other,
+}
 
 /// What the task of a connection, its socket and the body that it sends know of each other.
 #[derive(Default)]
@@ -31,7 +44,7 @@ pub(super) struct Shortcut(Mutex<State>);
 struct State {
     hyper: Hyper,
     /// The body under way.
-    body: Weak<Mutex<Stream>>,
+    body: Option<Weak<Mutex<dyn Pieces>>>,
     /// Who is woken when the body has something.
     tokens: Option<Waker>,
     /// What the socket did not take of a piece.
@@ -67,9 +80,9 @@ impl Shortcut {
     }
 
     /// This body is sent next.
-    pub(super) fn begin(&self, body: &Arc<Mutex<Stream>>) {
+    pub(super) fn begin(&self, body: Weak<Mutex<dyn Pieces>>) {
         let mut state = self.0.lock();
-        (state.hyper, state.body) = (Hyper::Has, Arc::downgrade(body));
+        (state.hyper, state.body) = (Hyper::Has, Some(body));
     }
 
     /// Hyper has asked the body, which had something or waits.
@@ -106,14 +119,14 @@ impl Shortcut {
             if state.hyper != Hyper::Sent || !state.left.is_empty() {
                 return false;
             }
-            (state.body.upgrade(), state.tokens.clone())
+            (state.body.as_ref().and_then(Weak::upgrade), state.tokens.clone())
         };
         let (Some(body), Some(tokens)) = (body, tokens) else { return false };
         let mut framed: SmallVec<[u8; LINE + SMALL + END.len()]> = SmallVec::new();
         framed.resize(LINE, 0);
         match body
             .lock()
-            .poll_piece(&Context::from_waker(&tokens), SMALL, |piece| framed.extend_from_slice(piece))
+            .poll_piece(&Context::from_waker(&tokens), SMALL, &mut |piece| framed.extend_from_slice(piece))
         {
             Poll::Pending => return true,
             Poll::Ready(Piece::Other) => return false,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::time::Sleep;
 
-use super::shortcut::Shortcut;
+use super::shortcut::{Piece, Pieces, Shortcut};
 use crate::generate::{Cause, End, Usage};
 use crate::sched::Generation;
 use crate::sched::roster::Ticket;
@@ -36,14 +36,6 @@ pub struct Stream {
     silence: Silence,
     /// Where its small pieces may go past hyper.
     way: Option<Arc<Shortcut>>,
-}
-
-/// What waits of a body.
-pub(super) enum Piece {
-    /// It was taken.
-    Taken,
-    /// It is to be asked for with [`Stream::poll_bytes`].
-    Other,
 }
 
 struct Running {
@@ -112,27 +104,6 @@ impl Stream {
         asked
     }
 
-    /// Gives what waits to `take`, where it is at most `small` bytes of the only choice, and not the last.
-    pub(super) fn poll_piece(
-        &mut self,
-        cx: &Context<'_>,
-        small: usize,
-        take: impl FnOnce(&[u8]),
-    ) -> Poll<Piece> {
-        let Some(Running { choices, .. }) = &mut self.running else { return Poll::Ready(Piece::Other) };
-        let [Choice { generation, end: None }] = choices.as_mut_slice() else {
-            return Poll::Ready(Piece::Other);
-        };
-        generation.flight().poll_small(cx, small, take).map(|taken| match taken {
-            None => Piece::Other,
-            Some(tokens) => {
-                self.quiet = Instant::now();
-                generation.hand_over_part(tokens, self.quiet);
-                Piece::Taken
-            }
-        })
-    }
-
     fn poll_next(&mut self, cx: &mut Context<'_>, tokens: &Waker) -> Poll<Option<Bytes>> {
         let Some(running) = &mut self.running else { return Poll::Ready(None) };
         if std::mem::take(&mut self.greet) {
@@ -162,6 +133,23 @@ impl Stream {
     /// Whether nothing will come.
     pub fn is_over(&self) -> bool {
         self.running.is_none()
+    }
+}
+
+impl Pieces for Stream {
+    fn poll_piece(&mut self, cx: &Context<'_>, small: usize, take: &mut dyn FnMut(&[u8])) -> Poll<Piece> {
+        let Some(Running { choices, .. }) = &mut self.running else { return Poll::Ready(Piece::Other) };
+        let [Choice { generation, end: None }] = choices.as_mut_slice() else {
+            return Poll::Ready(Piece::Other);
+        };
+        generation.flight().poll_small(cx, small, take).map(|taken| match taken {
+            None => Piece::Other,
+            Some(tokens) => {
+                self.quiet = Instant::now();
+                generation.hand_over_part(tokens, self.quiet);
+                Piece::Taken
+            }
+        })
     }
 }
 

@@ -4,6 +4,9 @@
 //! that waits for the engine's finish). Bytes and their token counts change together, under one lock, which is held for
 //! microseconds and never over a call into a plugin.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -479,44 +482,4 @@ fn end_of(finish: Finish) -> End {
 fn too_large(limit: usize) -> End {
     let message = format!("the answer is over {limit} bytes; stream it, or lower max_tokens");
     End::Error(Failure::fault("answer_too_large", message))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
-    use super::*;
-    use crate::generate::assemble::Detokenize;
-
-    struct Nothing;
-    impl Detokenize for Nothing {
-        fn push(&mut self, _: u32, _: &mut Vec<u8>) -> bool {
-            true
-        }
-    }
-    impl Consumer for Nothing {
-        fn write(&mut self, _: Event<'_>, _: &mut Vec<u8>) {}
-    }
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    #[test]
-    fn who_waits_for_a_slot_takes_no_wake_from_who_waits_for_the_answer() {
-        let assembler = Assembler::new(Box::new(Nothing), Vec::new(), 1);
-        let mode = Mode::Collect { limit: 100 };
-        let flight = Flight::new(1, mode, assembler, Box::new(Nothing), CancellationToken::new());
-        let (reader, entering): (Arc<Woken>, Arc<Woken>) = Default::default();
-        let (read, enter) = (Waker::from(Arc::clone(&reader)), Waker::from(Arc::clone(&entering)));
-        assert!(flight.poll_end(&mut Context::from_waker(&read)).is_pending());
-        assert!(flight.poll_given_up(&mut Context::from_waker(&enter)).is_pending());
-        assert!(flight.end(End::Stop));
-        assert_eq!((reader.0.load(Ordering::Relaxed), entering.0.load(Ordering::Relaxed)), (1, 1));
-    }
 }
