@@ -1,7 +1,7 @@
 //! `cargo xtask bench engines` and `bench runtime`: whole models, in turn: our host over HTTP, OpenVINO GenAI in process from
 //! Python, and llama.cpp's server; the same file, threads, prompts and lengths. What is asked of whom is the [`plan`].
 //!
-//! First all are started and ended in turn, for the time until a first answer, where the plan wants that. Then all stay up, only one works at a time, and
+//! First all are started and ended in turn, for the time until a first answer, where the plan wants that. Then all are up, only one works at a time, and
 //! neighbouring volleys are compared. One that fails is named with the reason and is out; only of ours is that an error.
 
 mod library;
@@ -20,7 +20,7 @@ use cascadia_tests::Dice;
 use crate::options::Options;
 use crate::spread::Spread;
 use crate::system;
-use plan::{Case, Plan};
+use plan::{Case, Lives, Plan};
 use report::{Idle, Report, Row, Start};
 use subject::{Stock, Subject, Who};
 use words::{Prompt, Words};
@@ -117,39 +117,88 @@ impl Bench {
         Ok(())
     }
 
-    /// All up at once, one working at a time, from another one on in every round, and backwards in every other: nobody always
-    /// follows the same one.
+    /// One works at a time, from another one on in every round, and backwards in every other: nobody always follows the same
+    /// one. The first volley of each kind makes kernels and buffers, and does not count.
     fn volleys(&mut self) -> Result<()> {
         let cases: Vec<Case> = self.plan.cases.iter().filter(|case| self.wants(case)).copied().collect();
+        let asked = |who: &Who| cases.iter().any(|case| case.who.contains(who));
+        let who: Vec<Who> = self.plan.who.iter().copied().filter(asked).collect();
+        for case in &cases {
+            let row = |who: &Who| Row { case: *case, who: *who, rounds: Vec::new() };
+            self.report.rows.extend(case.who.iter().map(row));
+        }
+        let rounds = if self.options.quick { ROUNDS.1 } else { ROUNDS.0 };
+        match self.plan.lives {
+            Lives::Whole => self.together(&cases, &who, rounds)?,
+            Lives::Round => self.anew(&cases, &who, rounds)?,
+        }
+        self.report.rows.retain(|row| !row.rounds.is_empty());
+        Ok(())
+    }
+
+    /// The same processes in all rounds, all up at once.
+    fn together(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
+        let mut subjects = self.raise(who.iter().copied(), true)?;
+        let count = subjects.len();
+        for round in 0..=rounds {
+            let order: Vec<usize> = (0..count)
+                .map(|turn| (round + if round % 2 == 0 { turn } else { count - turn }) % count)
+                .collect();
+            self.each(cases, &mut subjects, &order, round as u64, round > 0)?;
+            self.report.loads.push(system::load());
+        }
+        Ok(())
+    }
+
+    /// Processes of its own for each round, twice: whoever was started first the first time is the last one the second time.
+    fn anew(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
+        for half in 0..rounds * 2 {
+            let backwards = half % 2 == 1;
+            let order: Vec<Who> = if backwards { who.iter().rev().copied().collect() } else { who.to_vec() };
+            let mut subjects = self.raise(order.into_iter(), half == 0)?;
+            // Who works first is not always who was started first.
+            let mut order: Vec<usize> = (0..subjects.len()).collect();
+            if half % 4 > 1 {
+                order.reverse();
+            }
+            for counts in [false, true] {
+                let number = half as u64 * 2 + u64::from(counts);
+                self.each(cases, &mut subjects, &order, number, counts)?;
+            }
+            self.report.loads.push(system::load());
+        }
+        Ok(())
+    }
+
+    /// Starts those that can be measured. Checked are those whose count of a long prompt's tokens was compared with ours.
+    fn raise(&mut self, who: impl Iterator<Item = Who>, checked: bool) -> Result<Vec<Subject>> {
         let mut subjects = Vec::new();
-        for &who in self.plan.who.iter().filter(|who| cases.iter().any(|case| case.who.contains(who))) {
+        for who in who {
             if !self.is_there(who) {
                 continue;
             }
-            match self.start_checked(who) {
+            match self.start(who, checked) {
                 Ok(subject) => subjects.push(subject),
                 Err(error) => self.lost(who, error)?,
             }
         }
-        for case in &cases {
-            let there: Vec<Who> = case.who.iter().copied().filter(|who| self.is_there(*who)).collect();
-            self.report.rows.extend(there.into_iter().map(|who| Row {
-                case: *case,
-                who,
-                rounds: Vec::new(),
-            }));
-        }
-        // The first one of each kind makes kernels and buffers.
-        for round in 0..=if self.options.quick { ROUNDS.1 } else { ROUNDS.0 } {
-            for case in &cases {
-                let prompts = case.prompts(&self.words, round as u64);
-                for turn in 0..subjects.len() {
-                    let count = subjects.len();
-                    let at = (round + if round % 2 == 0 { turn } else { count - turn }) % count;
-                    self.volley(case, &mut subjects[at], &prompts, round > 0)?;
-                }
+        Ok(subjects)
+    }
+
+    /// A volley of each case for each subject.
+    fn each(
+        &mut self,
+        cases: &[Case],
+        subjects: &mut [Subject],
+        order: &[usize],
+        number: u64,
+        counts: bool,
+    ) -> Result<()> {
+        for case in cases {
+            let prompts = case.prompts(&self.words, number);
+            for at in order {
+                self.volley(case, &mut subjects[*at], &prompts, counts)?;
             }
-            self.report.loads.push(system::load());
         }
         Ok(())
     }
@@ -174,10 +223,11 @@ impl Bench {
         }
     }
 
-    /// One whose count of a long prompt's tokens is ours.
-    fn start_checked(&self, who: Who) -> Result<Subject> {
+    fn start(&self, who: Who, checked: bool) -> Result<Subject> {
         let subject = Subject::start(who, &self.stock, &self.small(0))?;
-        subject.counts(&self.words.prompt(&mut Dice::new(SEED_OF_STARTS, 1), 1000))?;
+        if checked {
+            subject.counts(&self.words.prompt(&mut Dice::new(SEED_OF_STARTS, 1), 1000))?;
+        }
         Ok(subject)
     }
 

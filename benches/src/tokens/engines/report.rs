@@ -66,11 +66,14 @@ impl Report {
         self.rows.iter().find(|row| row.case.name == case && row.who == who && !row.rounds.is_empty())
     }
 
-    /// Ours to theirs: the median of the ratios of neighbouring rounds, so that what slowed both is no difference.
+    /// Ours to theirs: the median of the ratios of neighbouring rounds, so that what slowed both is no difference. Of a round
+    /// with several volleys it is the geometric mean of theirs.
     pub(crate) fn ratio(&self, case: &str, ours: Who, theirs: Who, figure: Figure) -> Option<Spread> {
         let (ours, theirs) = (self.row(case, ours)?, self.row(case, theirs)?);
         let both = ours.rounds.iter().zip(&theirs.rounds);
-        Some(Spread::of(both.map(|(one, other)| figure(one) / figure(other))))
+        let each: Vec<f64> = both.map(|(one, other)| (figure(one) / figure(other)).ln()).collect();
+        let rounds = each.chunks(self.plan.lives.volleys());
+        Some(Spread::of(rounds.map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp())))
     }
 
     /// A figure over the rounds.

@@ -4,7 +4,7 @@
 //! Each case has two subjects, so that a ratio is always one of neighbours. The two with 16 streams have the same prompts, which
 //! are too short for a block of a prefix cache; each volley is checked to have found there what it should.
 
-use super::{ANSWER, Case, Found, Plan};
+use super::{ANSWER, Case, Found, Lives, Plan};
 use crate::engines::report::Report;
 use crate::engines::steps::Steps;
 use crate::engines::subject::Who;
@@ -14,7 +14,7 @@ use crate::spread::Spread;
 const LIBRARY: &[Who] = &[Who::Runtime, Who::Library];
 const LLAMA: &[Who] = &[Who::Runtime, Who::Llama];
 /// The case beside llama.cpp's server.
-const BESIDE_LLAMA: &str = "16 streams, llama.cpp";
+const BESIDE_LLAMA: &str = "16 beside llama.cpp";
 
 const fn beside_library(name: &'static str, streams: usize) -> Case {
     Case { name, streams, prompt: 20, shared: 0, tokens: ANSWER, who: LIBRARY }
@@ -35,6 +35,7 @@ pub(crate) const PLAN: Plan = Plan {
     who: &[Who::Runtime, Who::Library, Who::Llama],
     cases: &CASES,
     starts: 0,
+    lives: Lives::Round,
     width: |who| if who == Who::Llama { 16 } else { 32 },
     figures: &[
         ("second_first_token_ms", |f| f.warm),
@@ -122,5 +123,21 @@ mod tests {
         assert_eq!(json["rows"][0]["figures"]["share_of_time_between_steps"]["median"], 1.0 - 0.995 / 2.0);
         assert!(json["rows"][0]["figures"]["second_first_token_ms"]["median"].is_null());
         assert_eq!(json["pairs"].as_array().map(Vec::len), Some(2));
+    }
+
+    #[test]
+    fn the_order_of_starts_is_no_difference() {
+        let row = |who, totals: [f64; 4]| {
+            let rounds = totals.map(|total| found(total, f64::NAN, 0.0)).into();
+            Row { case: CASES[0], who, rounds }
+        };
+        // Whoever was started later is 25 % faster; the second round is half as fast for both.
+        let rows =
+            vec![row(Who::Runtime, [80.0, 100.0, 40.0, 50.0]), row(Who::Library, [100.0, 80.0, 50.0, 40.0])];
+        let report = Report { rows, ..Report::new(&PLAN, 1) };
+        let ratio = report.ratio(CASES[0].name, Who::Runtime, Who::Library, |f| f.total).expect("a pair");
+        for found in [ratio.median, ratio.low, ratio.high] {
+            assert!((found - 1.0).abs() < 1e-9, "{ratio:?}");
+        }
     }
 }
