@@ -40,6 +40,8 @@ pub(crate) enum Bench {
     Peers(Vec<String>),
     /// The same.
     Engines(Vec<String>),
+    /// The same.
+    Runtime(Vec<String>),
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -103,7 +105,7 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ),
     (
         "bench",
-        "[boundary [--gate] | tokens|peers|engines [--quick] [--json] [--only TEXT] [--threads N]]  measure; without a name, list what can be",
+        "[boundary [--gate] | tokens|peers|engines|runtime [--quick] [--json] [--only TEXT] [--threads N]]  measure; without a name, list what can be",
         "boundary: what a token costs between host and engine. Builds the release host, engines that do nothing but push, and\n\
          the mock, and measures them in the host's process and in one of their own. Prints medians, quartiles and the targets;\n\
          leaves target/bench/boundary.json. The machine's load is in the numbers: --gate, which makes a missed target exit\n\
@@ -119,7 +121,10 @@ const COMMANDS: [(&str, &str, &str); 10] = [
          engines: a whole model behind the host, with --cb and without, beside OpenVINO GenAI in process from Python and llama.cpp's\n\
          server, all with the same file: time to a first token, tokens/s of 1, 8 and 16 streams, memory, time to load, the host's\n\
          share of the processor. Downloads OpenVINO for Python (80 MiB) and llama.cpp's server as peers does. Nine rounds in half\n\
-         an hour; --quick is three. --threads N as for peers. Leaves target/bench/engines.json.",
+         an hour; --quick is three. --threads N as for peers. Leaves target/bench/engines.json.\n\
+         runtime: the same for our own batching over OpenVINO (ov-runtime): tokens/s of 1 to 32 streams beside the library in process\n\
+         and of 16 beside llama.cpp's server, what its loop costs outside the library, and how much sooner an answer begins whose\n\
+         prompt begins like an earlier one. Nine rounds in a quarter of an hour. Leaves target/bench/runtime.json.",
     ),
     (
         "soak",
@@ -184,7 +189,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             [what, rest @ ..] if what == "tokens" => Command::Bench(Some(Bench::Tokens(rest.to_vec()))),
             [what, rest @ ..] if what == "peers" => Command::Bench(Some(Bench::Peers(rest.to_vec()))),
             [what, rest @ ..] if what == "engines" => Command::Bench(Some(Bench::Engines(rest.to_vec()))),
-            _ => bail!("bench takes what to measure, which is: boundary, tokens, peers or engines"),
+            [what, rest @ ..] if what == "runtime" => Command::Bench(Some(Bench::Runtime(rest.to_vec()))),
+            _ => bail!("bench takes what to measure, which is: boundary, tokens, peers, engines or runtime"),
         },
         "soak" => Command::Soak(rest.to_vec()),
         other => {
@@ -252,9 +258,11 @@ mod tests {
         assert_eq!(parsed("bench tokens --quick").unwrap(), tokens);
         let peers = Command::Bench(Some(Bench::Peers(vec!["--only".to_owned(), "16".to_owned()])));
         assert_eq!(parsed("bench peers --only 16").unwrap(), peers);
-        assert!(parsed("bench token").unwrap_err().to_string().contains("tokens, peers or engines"));
+        assert!(parsed("bench token").unwrap_err().to_string().contains("peers, engines or runtime"));
         let engines = Command::Bench(Some(Bench::Engines(vec!["--quick".to_owned()])));
         assert_eq!(parsed("bench engines --quick").unwrap(), engines);
+        let runtime = Command::Bench(Some(Bench::Runtime(vec!["--quick".to_owned()])));
+        assert_eq!(parsed("bench runtime --quick").unwrap(), runtime);
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub(crate) const LIST: &str = "\
 boundary  what a token costs between host and engine
 tokens    what a token costs on its whole way to a client's socket
 peers     the same for servers that others wrote, beside ours
-engines   whole models: ours over HTTP, the same library in process, llama.cpp's server
+engines   whole models: OpenVINO GenAI behind the host, the same library in process, llama.cpp's server
+runtime   whole models: our own batching over OpenVINO behind the host, beside the same two
 
 cargo xtask bench NAME runs one; cargo xtask soak is the test of endurance.";
 
@@ -156,10 +157,10 @@ pub(crate) fn peers(place: &Place, words: &[String]) -> Result<ExitCode> {
     compared(place, "peers", fetch::SERVERS, words)
 }
 
-/// Whole models. The folder of compiled ones stays, as it does for users.
-pub(crate) fn engines(place: &Place, words: &[String]) -> Result<ExitCode> {
+/// Whole models, by the plan of that name. The folder of compiled ones stays, as it does for users.
+pub(crate) fn engines(place: &Place, plan: &str, words: &[String]) -> Result<ExitCode> {
     let cache = ["--cache".to_owned(), folder(place)?.join("ir").display().to_string()];
-    compared(place, "engines", fetch::ENGINES, &[&cache, words].concat())
+    compared(place, plan, fetch::ENGINES, &[&cache, words].concat())
 }
 
 /// Ours beside what is fetched under `names`.

@@ -51,7 +51,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(Some(Bench::Boundary { gate })) => return bench::boundary(&place, gate),
         Command::Bench(Some(Bench::Tokens(words))) => return bench::tokens(&place, &words),
         Command::Bench(Some(Bench::Peers(words))) => return bench::peers(&place, &words),
-        Command::Bench(Some(Bench::Engines(words))) => return bench::engines(&place, &words),
+        Command::Bench(Some(Bench::Engines(words))) => return bench::engines(&place, "engines", &words),
+        Command::Bench(Some(Bench::Runtime(words))) => return bench::engines(&place, "runtime", &words),
         Command::Soak(words) => return bench::soak(&place, &words),
     }
     Ok(ExitCode::SUCCESS)

@@ -1,14 +1,16 @@
-//! `cargo xtask bench engines`: whole models, in turn: our host with OpenVINO GenAI over HTTP, the same library in process from
-//! Python, and llama.cpp's server; the same file, threads, prompts and lengths.
+//! `cargo xtask bench engines` and `bench runtime`: whole models, in turn: our host over HTTP, OpenVINO GenAI in process from
+//! Python, and llama.cpp's server; the same file, threads, prompts and lengths. What is asked of whom is the [`plan`].
 //!
-//! First all are started and ended in turn, for the time until a first answer. Then all stay up, only one works at a time, and
+//! First all are started and ended in turn, for the time until a first answer, where the plan wants that. Then all are up, only one works at a time, and
 //! neighbouring volleys are compared. One that fails is named with the reason and is out; only of ours is that an error.
 
 mod library;
-mod plan;
+pub(crate) mod plan;
 mod report;
+mod steps;
 mod subject;
 mod threads;
+mod verdict;
 mod volley;
 mod words;
 
@@ -18,33 +20,29 @@ use cascadia_tests::Dice;
 use crate::options::Options;
 use crate::spread::Spread;
 use crate::system;
-use plan::{CASES, Case};
+use plan::{Case, Lives, Plan};
 use report::{Idle, Report, Row, Start};
 use subject::{Stock, Subject, Who};
 use words::{Prompt, Words};
 
 /// Rounds of a whole run, and of a quick one.
 const ROUNDS: (usize, usize) = (9, 3);
-/// Starts of each.
-const STARTS: usize = 3;
-/// In the order of starts: the host compiles the model that the library opens.
-const WHO: [Who; 4] = [Who::Batch, Who::Library, Who::Single, Who::Llama];
 /// Of the prompts that nobody counts.
 const SEED_OF_STARTS: u64 = 7;
 
 /// The command.
 #[expect(clippy::print_stdout, reason = "a command that talks to its terminal")]
-pub(crate) fn bench(words: impl Iterator<Item = String>) -> Result<()> {
+pub(crate) fn bench(plan: &'static Plan, words: impl Iterator<Item = String>) -> Result<()> {
     let options = Options::parse(words, &["--model", "--cache", "--threads", "--python", "--absent"])?;
     let model = options.model.clone().context("no model was named")?;
     let cache = options.cache.clone().context("no folder for compiled models was named")?;
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = options.threads.unwrap_or_else(all);
     let words = Words::read(&model)?;
-    let stock = Stock { model, cache, threads, pythons: options.pythons.clone() };
+    let stock = Stock { model, cache, threads, width: plan.width, pythons: options.pythons.clone() };
     let (absent, loads) = (options.absent.clone(), vec![system::load()]);
-    let report = Report { threads, starts: Vec::new(), rows: Vec::new(), idle: Vec::new(), absent, loads };
-    let mut bench = Bench { options, stock, words, report };
+    let report = Report { absent, loads, ..Report::new(plan, threads) };
+    let mut bench = Bench { plan, options, stock, words, report };
     bench.run()?;
     let all = bench.report.json();
     if let Some(file) = &bench.options.out {
@@ -60,6 +58,7 @@ pub(crate) fn bench(words: impl Iterator<Item = String>) -> Result<()> {
 }
 
 struct Bench {
+    plan: &'static Plan,
     options: Options,
     stock: Stock,
     words: Words,
@@ -68,7 +67,7 @@ struct Bench {
 
 impl Bench {
     fn run(&mut self) -> Result<()> {
-        self.starts(if self.options.only.is_some() { 0 } else { STARTS })?;
+        self.starts(if self.options.only.is_some() { 0 } else { self.plan.starts })?;
         self.volleys()?;
         self.idle()?;
         self.report.loads.push(system::load());
@@ -93,11 +92,14 @@ impl Bench {
 
     /// Starts and ends all of them in turn.
     fn starts(&mut self, rounds: usize) -> Result<()> {
-        self.report.starts = WHO.map(|who| Start { who, rounds: Vec::new() }).into();
+        let who = self.plan.who;
+        if self.plan.starts > 0 {
+            self.report.starts = who.iter().map(|who| Start { who: *who, rounds: Vec::new() }).collect();
+        }
         // What is compiled once, and read from a cold disk, is no part of a start.
-        drop(Subject::start(Who::Batch, &self.stock, &self.small(0))?);
+        drop(Subject::start(who[0], &self.stock, &self.small(0))?);
         for round in 0..rounds {
-            for (at, who) in WHO.into_iter().enumerate() {
+            for (at, &who) in who.iter().enumerate() {
                 if !self.is_there(who) {
                     continue;
                 }
@@ -115,39 +117,88 @@ impl Bench {
         Ok(())
     }
 
-    /// All up at once, one working at a time, from another one on in every round, and backwards in every other: nobody always
-    /// follows the same one.
+    /// One works at a time, from another one on in every round, and backwards in every other: nobody always follows the same
+    /// one. The first volley of each kind makes kernels and buffers, and does not count.
     fn volleys(&mut self) -> Result<()> {
-        let cases: Vec<Case> = CASES.iter().filter(|case| self.wants(case)).copied().collect();
+        let cases: Vec<Case> = self.plan.cases.iter().filter(|case| self.wants(case)).copied().collect();
+        let asked = |who: &Who| cases.iter().any(|case| case.who.contains(who));
+        let who: Vec<Who> = self.plan.who.iter().copied().filter(asked).collect();
+        for case in &cases {
+            let row = |who: &Who| Row { case: *case, who: *who, rounds: Vec::new() };
+            self.report.rows.extend(case.who.iter().map(row));
+        }
+        let rounds = if self.options.quick { ROUNDS.1 } else { ROUNDS.0 };
+        match self.plan.lives {
+            Lives::Whole => self.together(&cases, &who, rounds)?,
+            Lives::Round => self.anew(&cases, &who, rounds)?,
+        }
+        self.report.rows.retain(|row| !row.rounds.is_empty());
+        Ok(())
+    }
+
+    /// The same processes in all rounds, all up at once.
+    fn together(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
+        let mut subjects = self.raise(who.iter().copied(), true)?;
+        let count = subjects.len();
+        for round in 0..=rounds {
+            let order: Vec<usize> = (0..count)
+                .map(|turn| (round + if round % 2 == 0 { turn } else { count - turn }) % count)
+                .collect();
+            self.each(cases, &mut subjects, &order, round as u64, round > 0)?;
+            self.report.loads.push(system::load());
+        }
+        Ok(())
+    }
+
+    /// Processes of its own for each round, twice: whoever was started first the first time is the last one the second time.
+    fn anew(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
+        for half in 0..rounds * 2 {
+            let backwards = half % 2 == 1;
+            let order: Vec<Who> = if backwards { who.iter().rev().copied().collect() } else { who.to_vec() };
+            let mut subjects = self.raise(order.into_iter(), half == 0)?;
+            // Who works first is not always who was started first.
+            let mut order: Vec<usize> = (0..subjects.len()).collect();
+            if half % 4 > 1 {
+                order.reverse();
+            }
+            for counts in [false, true] {
+                let number = half as u64 * 2 + u64::from(counts);
+                self.each(cases, &mut subjects, &order, number, counts)?;
+            }
+            self.report.loads.push(system::load());
+        }
+        Ok(())
+    }
+
+    /// Starts those that can be measured. Checked are those whose count of a long prompt's tokens was compared with ours.
+    fn raise(&mut self, who: impl Iterator<Item = Who>, checked: bool) -> Result<Vec<Subject>> {
         let mut subjects = Vec::new();
-        for who in WHO.into_iter().filter(|who| cases.iter().any(|case| case.who.contains(who))) {
+        for who in who {
             if !self.is_there(who) {
                 continue;
             }
-            match self.start_checked(who) {
+            match self.start(who, checked) {
                 Ok(subject) => subjects.push(subject),
                 Err(error) => self.lost(who, error)?,
             }
         }
-        for case in &cases {
-            let there: Vec<Who> = case.who.iter().copied().filter(|who| self.is_there(*who)).collect();
-            self.report.rows.extend(there.into_iter().map(|who| Row {
-                case: *case,
-                who,
-                rounds: Vec::new(),
-            }));
-        }
-        // The first one of each kind makes kernels and buffers.
-        for round in 0..=if self.options.quick { ROUNDS.1 } else { ROUNDS.0 } {
-            for case in &cases {
-                let prompts = case.prompts(&self.words, round as u64);
-                for turn in 0..subjects.len() {
-                    let count = subjects.len();
-                    let at = (round + if round % 2 == 0 { turn } else { count - turn }) % count;
-                    self.volley(case, &mut subjects[at], &prompts, round > 0)?;
-                }
+        Ok(subjects)
+    }
+
+    /// A volley of each case for each subject.
+    fn each(
+        &mut self,
+        cases: &[Case],
+        subjects: &mut [Subject],
+        order: &[usize],
+        number: u64,
+        counts: bool,
+    ) -> Result<()> {
+        for case in cases {
+            let prompts = case.prompts(&self.words, number);
+            for at in order {
+                self.volley(case, &mut subjects[*at], &prompts, counts)?;
             }
-            self.report.loads.push(system::load());
         }
         Ok(())
     }
@@ -172,10 +223,11 @@ impl Bench {
         }
     }
 
-    /// One whose count of a long prompt's tokens is ours.
-    fn start_checked(&self, who: Who) -> Result<Subject> {
+    fn start(&self, who: Who, checked: bool) -> Result<Subject> {
         let subject = Subject::start(who, &self.stock, &self.small(0))?;
-        subject.counts(&self.words.prompt(&mut Dice::new(SEED_OF_STARTS, 1), 1000))?;
+        if checked {
+            subject.counts(&self.words.prompt(&mut Dice::new(SEED_OF_STARTS, 1), 1000))?;
+        }
         Ok(subject)
     }
 

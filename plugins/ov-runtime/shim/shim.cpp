@@ -43,13 +43,19 @@ struct Cache {
     char* at = nullptr;     // aligned
 };
 
+// Another input, and what is bound to it.
+struct Input {
+    Port port;
+    ov::Tensor bound;
+};
+
 }  // namespace
 
 struct ovr_model {
     ov::Core core;
     ov::CompiledModel compiled;
     ov::InferRequest request;
-    std::map<std::string, Port> inputs;   // but the caches
+    std::map<std::string, Input> inputs;  // but the caches
     std::vector<Cache> caches;
     size_t blocks = 0;
     size_t rows = 0;      // bound
@@ -127,7 +133,7 @@ void take_inputs(ovr_model& model) {
         if (is_cache(name)) {
             take_cache(model, port, name);
         } else if (std::find(std::begin(FED), std::end(FED), name) != std::end(FED)) {
-            model.inputs.emplace(name, port);
+            model.inputs.emplace(name, Input{port, {}});
         } else {
             fail("the network wants " + name + ", which this engine does not have");
         }
@@ -239,8 +245,15 @@ int ovr_bind(ovr_model* model, const ovr_batch* batch, ovr_text* err) {
         if (model->blocks == 0) fail("the model has no cache yet");
         model->rows = 0;
         auto set = [&](const char* name, ov::element::Type type, const ov::Shape& shape, const void* at) {
-            // Inputs are read only; the interface has no tensor that says so.
-            model->request.set_tensor(model->inputs.at(name), ov::Tensor(type, shape, const_cast<void*>(at)));
+            // To give a request a tensor costs more than to write a few numbers into the one that it has: from one step that
+            // decodes to the next the shapes are mostly the same.
+            Input& input = model->inputs.at(name);
+            if (!input.bound || input.bound.get_shape() != shape) {
+                ov::Tensor fresh(type, shape);
+                model->request.set_tensor(input.port, fresh);
+                input.bound = fresh;
+            }
+            if (const size_t bytes = input.bound.get_byte_size()) std::memcpy(input.bound.data(), at, bytes);
         };
         const size_t ends = batch->sequences + 1;
         set("input_ids", ov::element::i64, {batch->rows}, batch->ids);

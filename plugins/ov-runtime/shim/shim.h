@@ -33,7 +33,7 @@ struct ovr_facts {
     uint32_t reserved;
 };
 
-// One inference. Arrays are read from `ovr_bind` until `ovr_infer` returns.
+// One inference. `ovr_bind` copies the arrays.
 struct ovr_batch {
     const int64_t* ids;             // rows
     const int64_t* positions;       // rows

@@ -47,6 +47,7 @@ pub(crate) struct Took {
     pub(crate) rows: usize,
     /// Drafts among them, and how many of these held.
     pub(crate) drafts: (u32, u32),
+    /// Choosing the rows, and writing down afterwards what became of them.
     pub(crate) plan: Duration,
     pub(crate) bind: Duration,
     pub(crate) infer: Duration,
@@ -161,7 +162,7 @@ impl Generations {
         match self.compute() {
             Ok(took) => {
                 self.failures = 0;
-                Ok(Some(Took { plan, ..took }))
+                Ok(Some(Took { plan: plan + took.plan, ..took }))
             }
             Err(reason) => self.give_up(&reason).map(|()| None),
         }
@@ -200,11 +201,13 @@ impl Generations {
             self.outcomes.push(outcome);
         }
         took.sample = begun.elapsed();
+        let begun = Instant::now();
         self.scheduler.commit(&self.outcomes).map_err(|e| e.to_string())?;
         let ended = self.tray.news().iter().filter(|news| news.end != End::No);
         for task in ended.map(|news| news.task).collect::<Vec<_>>() {
             self.drop_living(task);
         }
+        took.plan = begun.elapsed();
         Ok(took)
     }
 

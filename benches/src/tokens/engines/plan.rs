@@ -1,10 +1,18 @@
-//! What is asked of all, what one volley of it finds, and what the host costs without an engine.
+//! What a run asks of whom, and what one volley of it finds.
+//!
+//! Two plans: [`genai::PLAN`] is `bench engines`, [`runtime::PLAN`] is `bench runtime`.
 
-use anyhow::{Context, Result};
+pub(crate) mod genai;
+pub(crate) mod runtime;
+
+use anyhow::{Context, Result, ensure};
 use cascadia_tests::Dice;
 
+use super::report::{Figure, Report};
+use super::steps::Steps;
 use super::subject::{Subject, Who};
 use super::threads::Threads;
+use super::verdict::Verdict;
 use super::volley::{self, Volley};
 use super::words::{Prompt, Words};
 use crate::spread::Spread;
@@ -16,6 +24,45 @@ pub(crate) const ANSWER: usize = 32;
 /// Volleys of the host without an engine.
 const IDLE_ROUNDS: usize = 3;
 
+/// A run.
+pub(crate) struct Plan {
+    /// In the order of starts: the first compiles the model that the library opens.
+    pub(crate) who: &'static [Who],
+    /// In the order of the report. No two have one name.
+    pub(crate) cases: &'static [Case],
+    /// Starts of each that are timed.
+    pub(crate) starts: usize,
+    pub(crate) lives: Lives,
+    /// Most generations at once.
+    pub(crate) width: fn(Who) -> usize,
+    /// Figures of a volley beside those that every report has.
+    pub(crate) figures: &'static [(&'static str, Figure)],
+    /// Whose ratios are told: ours to theirs.
+    pub(crate) pairs: &'static [(Who, Who)],
+    /// The targets of which something was measured.
+    pub(crate) judge: fn(&Report) -> Vec<Verdict>,
+}
+
+/// How long a process is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lives {
+    /// In all rounds.
+    Whole,
+    /// In half a round: each has two halves, with the starts in opposite order. Of four processes that are alike in all but
+    /// that, the one that was started first was measured to be 12 % slower than the last, as long as they lived.
+    Round,
+}
+
+impl Lives {
+    /// Volleys of a round, which are one pair together.
+    pub(crate) fn volleys(self) -> usize {
+        match self {
+            Lives::Whole => 1,
+            Lives::Round => 2,
+        }
+    }
+}
+
 /// Some prompts at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
@@ -24,32 +71,28 @@ pub(crate) struct Case {
     pub(crate) streams: usize,
     /// Tokens of each prompt.
     pub(crate) prompt: usize,
+    /// Tokens with which a second prompt, asked behind the first, begins like it. 0: there is no second.
+    pub(crate) shared: usize,
     /// Tokens of each answer.
     pub(crate) tokens: usize,
     pub(crate) who: &'static [Who],
 }
-
-const ALL: &[Who] = &[Who::Batch, Who::Library, Who::Single, Who::Llama];
-const BATCHED: &[Who] = &[Who::Batch, Who::Library, Who::Llama];
-
-/// In the order of the report.
-pub(crate) const CASES: [Case; 4] = [
-    Case { name: "1 stream", streams: 1, prompt: 20, tokens: ANSWER, who: ALL },
-    Case { name: "1 stream, long prompt", streams: 1, prompt: 1000, tokens: 8, who: ALL },
-    Case { name: "8 streams", streams: 8, prompt: 20, tokens: ANSWER, who: BATCHED },
-    Case { name: "16 streams", streams: 16, prompt: 20, tokens: ANSWER, who: BATCHED },
-];
 
 impl Case {
     /// The prompts of a round, the same for everyone.
     pub(crate) fn prompts(&self, words: &Words, round: u64) -> Vec<Prompt> {
         let seed = (self.prompt * 100 + self.streams) as u64;
         let mut dice = Dice::new(seed, round);
-        (0..self.streams).map(|_| words.prompt(&mut dice, self.prompt)).collect()
+        if self.shared == 0 {
+            return (0..self.streams).map(|_| words.prompt(&mut dice, self.prompt)).collect();
+        }
+        let head = words.prompt(&mut dice, self.shared);
+        (0..2).map(|_| head.then(&words.prompt(&mut dice, self.prompt - self.shared))).collect()
     }
 
     fn all_tokens(&self) -> f64 {
-        (self.streams * self.tokens) as f64
+        let volleys = if self.shared == 0 { 1 } else { 2 };
+        (self.streams * self.tokens * volleys) as f64
     }
 }
 
@@ -58,6 +101,8 @@ impl Case {
 pub(crate) struct Found {
     /// From the requests to the first token, the middle of the streams, in milliseconds.
     pub(crate) first: f64,
+    /// The same of the second prompt, which begins like the first; not a number where there was none.
+    pub(crate) warm: f64,
     /// Tokens a second of one stream behind its first token, the middle of the streams.
     pub(crate) decode: f64,
     /// Tokens a second of all streams, prompts included in the time.
@@ -68,24 +113,41 @@ pub(crate) struct Found {
     pub(crate) others: f64,
     /// Resident memory afterwards, in MiB.
     pub(crate) resident: f64,
+    /// Seconds from the requests to the last token.
+    pub(crate) took: f64,
+    /// The engine's own account, where it gives one.
+    pub(crate) steps: Option<Steps>,
 }
 
 /// One volley of one subject.
 pub(crate) fn run(case: &Case, subject: &mut Subject, prompts: &[Prompt]) -> Result<Found> {
     let process = subject.group.process();
+    let told = subject.steps()?;
     let (threads, before) = (Threads::of(process)?, subject.group.cpu()?);
-    let volley = subject.fly(prompts, case.tokens)?;
+    let one_by_one = if case.shared == 0 { prompts.len() } else { 1 };
+    let asked = prompts.chunks(one_by_one).map(|some| subject.fly(some, case.tokens));
+    let volleys = asked.collect::<Result<Vec<Volley>>>()?;
     let used = subject.group.cpu()?.saturating_sub(before).as_secs_f64();
     let shares = Threads::of(process)?.since(&threads);
     let whole = (shares.engine + shares.others).as_secs_f64();
     let others = if subject.who.is_host() { shares.others.as_secs_f64() / whole } else { f64::NAN };
+    let steps = subject.steps()?.zip(told).map(|(now, then)| now.since(&then)).transpose()?;
+    if let Some(steps) = steps {
+        ensure!(steps.hits == case.shared as f64, "{} tokens came from the prefix cache", steps.hits);
+    }
+    let first = |volley: &Volley| Spread::of(volley.first.iter().map(|first| first * 1e3)).median;
+    let cold = volleys.first().context("a volley")?;
+    let took = volleys.iter().map(Volley::took).sum();
     Ok(Found {
-        first: Spread::of(volley.first.iter().map(|first| first * 1e3)).median,
-        decode: decode(case, &volley),
-        total: case.all_tokens() / volley.took(),
+        first: first(cold),
+        warm: volleys.get(1).map_or(f64::NAN, first),
+        decode: decode(case, cold),
+        total: case.all_tokens() / took,
         cpu: used * 1e3 / case.all_tokens(),
         others,
         resident: subject.group.resident()? / 1024.0,
+        took,
+        steps,
     })
 }
 
@@ -123,8 +185,21 @@ mod tests {
 
     #[test]
     fn a_stream_is_timed_behind_its_first_token() {
-        let case = CASES[0];
+        let case = genai::CASES[0];
         let volley = Volley { first: vec![2.0], last: vec![2.0 + 3.1] };
         assert!((decode(&case, &volley) - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_cases_of_a_plan_have_a_name_each_and_fit_their_subjects() {
+        for plan in [&genai::PLAN, &runtime::PLAN] {
+            for (at, case) in plan.cases.iter().enumerate() {
+                assert!(plan.cases[..at].iter().all(|other| other.name != case.name), "{}", case.name);
+                assert!(case.shared < case.prompt, "{}", case.name);
+                for who in case.who {
+                    assert!(plan.who.contains(who) && case.streams <= (plan.width)(*who), "{}", case.name);
+                }
+            }
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{CASES, Case, Found};
+use super::plan::{Case, Found, Plan};
 use super::subject::Who;
+use super::verdict::Verdict;
 use crate::spread::Spread;
 
 /// All volleys of one subject in one case.
@@ -32,6 +33,7 @@ pub(crate) type Absent = Vec<(String, String)>;
 
 /// All that was found.
 pub(crate) struct Report {
+    pub(crate) plan: &'static Plan,
     pub(crate) threads: usize,
     pub(crate) starts: Vec<Start>,
     pub(crate) rows: Vec<Row>,
@@ -42,7 +44,7 @@ pub(crate) struct Report {
 }
 
 /// A figure of a volley.
-type Figure = fn(&Found) -> f64;
+pub(crate) type Figure = fn(&Found) -> f64;
 
 const FIGURES: [(&str, Figure); 6] = [
     ("first_token_ms", |f| f.first),
@@ -54,15 +56,34 @@ const FIGURES: [(&str, Figure); 6] = [
 ];
 
 impl Report {
+    /// Of a run that has yet to begin.
+    pub(crate) fn new(plan: &'static Plan, threads: usize) -> Report {
+        let (starts, rows, idle) = (Vec::new(), Vec::new(), Vec::new());
+        Report { plan, threads, starts, rows, idle, absent: Vec::new(), loads: Vec::new() }
+    }
+
     fn row(&self, case: &str, who: Who) -> Option<&Row> {
         self.rows.iter().find(|row| row.case.name == case && row.who == who && !row.rounds.is_empty())
     }
 
-    /// Ours to theirs: the median of the ratios of neighbouring rounds, so that what slowed both is no difference.
+    /// Ours to theirs: the median of the ratios of neighbouring rounds, so that what slowed both is no difference. Of a round
+    /// with several volleys it is the geometric mean of theirs.
     pub(crate) fn ratio(&self, case: &str, ours: Who, theirs: Who, figure: Figure) -> Option<Spread> {
         let (ours, theirs) = (self.row(case, ours)?, self.row(case, theirs)?);
         let both = ours.rounds.iter().zip(&theirs.rounds);
-        Some(Spread::of(both.map(|(one, other)| figure(one) / figure(other))))
+        let each: Vec<f64> = both.map(|(one, other)| (figure(one) / figure(other)).ln()).collect();
+        let rounds = each.chunks(self.plan.lives.volleys());
+        Some(Spread::of(rounds.map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp())))
+    }
+
+    /// A figure over the rounds.
+    pub(crate) fn spread(&self, case: &str, who: Who, figure: Figure) -> Option<Spread> {
+        Some(Spread::of(self.row(case, who)?.rounds.iter().map(figure)))
+    }
+
+    /// What is told of each volley.
+    fn figures(&self) -> impl Iterator<Item = (&'static str, Figure)> {
+        FIGURES.iter().chain(self.plan.figures).copied()
     }
 
     /// For people.
@@ -76,82 +97,48 @@ impl Report {
             lines.push(line([row.case.name, row.who.name(), &first, &decode, &total, &cpu, &resident]));
         }
         lines.push(String::new());
+        if !self.plan.figures.is_empty() {
+            lines.extend(self.rows.iter().filter_map(|row| self.more(row)));
+            lines.push(String::new());
+        }
         for start in &self.starts {
             let of = |figure: fn(&(f64, f64)) -> f64| Spread::of(start.rounds.iter().map(figure)).text();
             let (load, resident) = (of(|s| s.0), of(|s| s.1));
             lines.push(format!("{:<20} first answer after {load} s, then {resident} MiB", start.who.name()));
         }
         lines.push(String::new());
-        lines.extend(self.verdicts().iter().map(Verdict::text));
+        lines.extend((self.plan.judge)(self).iter().map(Verdict::text));
         lines.extend(self.absent.iter().map(|(who, why)| format!("not measured: {who}: {why}")));
         lines.push(format!("load averages: {}", self.loads.join("; ")));
         lines.join("\n")
     }
 
-    /// The targets of which something was measured.
-    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
-        let mut all = Vec::new();
-        let mut judge = |what: String, found: Option<Spread>, bound: Bound| {
-            all.extend(found.map(|found| Verdict { what, found, bound }));
+    /// The plan's own figures of a row, in one line.
+    fn more(&self, row: &Row) -> Option<String> {
+        let of = |figure: Figure| Spread::of(row.rounds.iter().map(figure));
+        let told = |(name, figure): &(&str, Figure)| {
+            let found = of(*figure);
+            (!found.median.is_nan()).then(|| format!("{name} {:.4}", found.median))
         };
-        for case in CASES.iter().filter(|case| case.prompt < 100) {
-            let rate: Figure = if case.streams == 1 { |f| f.decode } else { |f| f.total };
-            let rates = |ours, theirs| self.ratio(case.name, ours, theirs, rate);
-            let name = case.name;
-            judge(
-                format!("{name}, tokens/s of host --cb to the library in process"),
-                rates(Who::Batch, Who::Library),
-                Bound::Least(0.95),
-            );
-            judge(
-                format!("{name}, tokens/s of host to the library in process"),
-                rates(Who::Single, Who::Library),
-                Bound::Least(0.95),
-            );
-            if case.streams > 1 {
-                let found = rates(Who::Batch, Who::Llama);
-                judge(
-                    format!("{name}, tokens/s of host --cb to llama.cpp's server"),
-                    found,
-                    Bound::Least(1.0),
-                );
-            }
-            let outside = self.outside(case.streams);
-            judge(format!("{name}, host's share of its processor time"), outside, Bound::Most(0.02));
-        }
-        all
-    }
-
-    /// The host's part of what host and engine use together: at most what it uses with an engine that only waits.
-    fn outside(&self, streams: usize) -> Option<Spread> {
-        let idle = self.idle.iter().find(|idle| idle.streams == streams)?.cpu;
-        let row = self.rows.iter().find(|row| {
-            row.who == Who::Batch
-                && row.case.streams == streams
-                && row.case.prompt < 100
-                && !row.rounds.is_empty()
-        })?;
-        let whole = Spread::of(row.rounds.iter().map(|f| f.cpu)).median;
-        Some(Spread { median: idle.median / whole, low: idle.low / whole, high: idle.high / whole })
+        let all: Vec<_> = self.plan.figures.iter().filter_map(told).collect();
+        (!all.is_empty()).then(|| format!("{}, {}: {}", row.case.name, row.who.name(), all.join(", ")))
     }
 
     /// Everything.
     pub(crate) fn json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
-            let figures = FIGURES
+            let figures = self
+                .figures()
                 .map(|(name, figure)| (name.to_owned(), three(Spread::of(row.rounds.iter().map(figure)))));
             let each = row.rounds.iter().map(|found| {
                 Value::Object(
-                    FIGURES
-                        .map(|(name, figure)| (name.to_owned(), json!(figure(found))))
-                        .into_iter()
-                        .collect(),
+                    self.figures().map(|(name, figure)| (name.to_owned(), json!(figure(found)))).collect(),
                 )
             });
             json!({
                 "case": row.case.name, "streams": row.case.streams, "prompt_tokens": row.case.prompt,
                 "answer_tokens": row.case.tokens, "who": row.who.name(), "rounds": each.collect::<Vec<_>>(),
-                "figures": Value::Object(figures.into_iter().collect()),
+                "figures": Value::Object(figures.collect()),
             })
         });
         let starts = self.starts.iter().map(|start| {
@@ -168,20 +155,15 @@ impl Report {
         json!({
             "engine_threads": self.threads, "load_averages": self.loads, "starts": starts.collect::<Vec<_>>(),
             "rows": rows.collect::<Vec<_>>(), "pairs": self.pairs(), "host_without_engine": idle.collect::<Vec<_>>(),
-            "targets": self.verdicts().iter().map(Verdict::json).collect::<Vec<_>>(),
+            "targets": (self.plan.judge)(self).iter().map(Verdict::json).collect::<Vec<_>>(),
             "absent": self.absent.iter().map(|(who, why)| json!({ "who": who, "reason": why })).collect::<Vec<_>>(),
         })
     }
 
     fn pairs(&self) -> Vec<Value> {
         let mut pairs = Vec::new();
-        for case in CASES {
-            for (ours, theirs) in [
-                (Who::Batch, Who::Library),
-                (Who::Single, Who::Library),
-                (Who::Batch, Who::Llama),
-                (Who::Single, Who::Llama),
-            ] {
+        for case in self.plan.cases {
+            for &(ours, theirs) in self.plan.pairs {
                 let ratios = FIGURES.iter().filter(|(name, _)| *name != "host_threads_share").filter_map(
                     |(name, figure)| {
                         Some(((*name).to_owned(), three(self.ratio(case.name, ours, theirs, *figure)?)))
@@ -199,7 +181,8 @@ impl Report {
     }
 }
 
-fn three(spread: Spread) -> Value {
+/// For reports.
+pub(crate) fn three(spread: Spread) -> Value {
     json!({ "median": spread.median, "low": spread.low, "high": spread.high })
 }
 
@@ -207,82 +190,4 @@ fn line(cells: [&str; 7]) -> String {
     let [case, who, first, decode, total, cpu, resident] = cells;
     let text = format!("{case:<22} {who:<20} {first:<20} {decode:<20} {total:<20} {cpu:<20} {resident}");
     text.trim_end().to_owned()
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Bound {
-    Least(f64),
-    Most(f64),
-}
-
-/// A target and what was found.
-pub(crate) struct Verdict {
-    what: String,
-    found: Spread,
-    bound: Bound,
-}
-
-impl Verdict {
-    /// What is not a number is not met.
-    fn is_met(&self) -> bool {
-        match self.bound {
-            Bound::Least(least) => self.found.median >= least,
-            Bound::Most(most) => self.found.median <= most,
-        }
-    }
-
-    fn text(&self) -> String {
-        let verdict = if self.is_met() { "met   " } else { "MISSED" };
-        let bound = match self.bound {
-            Bound::Least(least) => format!("at least {least}"),
-            Bound::Most(most) => format!("at most {most}"),
-        };
-        let Spread { median, low, high } = self.found;
-        format!("{verdict}  {}: {bound}, {median:.4} ({low:.4}-{high:.4}) found", self.what)
-    }
-
-    fn json(&self) -> Value {
-        let (bound, name) = match self.bound {
-            Bound::Least(least) => (least, "least"),
-            Bound::Most(most) => (most, "most"),
-        };
-        json!({ "what": self.what, name: bound, "found": three(self.found), "met": self.is_met() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(ours: &[f64], theirs: &[f64], idle: f64) -> Report {
-        let row = |who, totals: &[f64]| {
-            let found = |total: &f64| Found { total: *total, cpu: 10.0, ..Found::default() };
-            Row { case: CASES[2], who, rounds: totals.iter().map(found).collect() }
-        };
-        Report {
-            threads: 2,
-            starts: Vec::new(),
-            rows: vec![row(Who::Batch, ours), row(Who::Library, theirs)],
-            idle: vec![Idle { streams: 8, cpu: Spread { median: idle, low: idle, high: idle } }],
-            absent: Vec::new(),
-            loads: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn rounds_are_compared_with_their_neighbours() {
-        // The last round was four times as slow for both.
-        let verdicts = report(&[100.0, 96.0, 24.0], &[100.0, 100.0, 25.0], 0.1).verdicts();
-        assert_eq!(verdicts.iter().map(Verdict::is_met).collect::<Vec<_>>(), [true, true]);
-        assert!((verdicts[0].found.median - 0.96).abs() < 1e-9, "{}", verdicts[0].text());
-    }
-
-    #[test]
-    fn a_missed_target_is_told_and_what_was_not_run_is_not() {
-        let report = report(&[90.0], &[100.0], 0.3);
-        let missed = report.verdicts().iter().filter(|verdict| !verdict.is_met()).count();
-        assert_eq!((report.verdicts().len(), missed), (2, 2));
-        assert!(report.text().contains("MISSED  8 streams, host's share"), "{}", report.text());
-        assert_eq!(report.json()["pairs"].as_array().map(Vec::len), Some(1));
-    }
 }

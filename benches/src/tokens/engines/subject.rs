@@ -15,17 +15,16 @@ use cascadia_tests::{TempDir, setup};
 use serde_json::Value;
 
 use super::library::Library;
+use super::steps::Steps;
 use super::volley::{self, Volley, request};
 use super::words::Prompt;
 use crate::peers::group::Group;
 use crate::peers::launch::{LLAMA, Port};
 use crate::peers::probe;
 
-/// Most generations at once.
-pub(crate) const WIDTH: usize = 16;
 /// Tokens of the longest prompt and its answer, rounded up: what llama.cpp's server sets aside for each stream.
 const ROOM: usize = 1280;
-/// The plugin's default, which the library's own process gets too.
+/// The plugins' default, which the library's own process gets too.
 const BATCHED: usize = 256;
 /// How long a start may take: a model is compiled in the first of them.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -44,6 +43,8 @@ pub(crate) enum Who {
     Batch,
     /// The host without it: one generation at a time.
     Single,
+    /// The host with our own batching over OpenVINO.
+    Runtime,
     /// OpenVINO GenAI in process.
     Library,
     /// llama.cpp's server.
@@ -56,6 +57,7 @@ impl Who {
         match self {
             Who::Batch => "host --cb",
             Who::Single => "host",
+            Who::Runtime => "ov-runtime",
             Who::Library => "library in process",
             Who::Llama => "llama.cpp server",
         }
@@ -64,7 +66,7 @@ impl Who {
     /// The environment that it needs, as the command that installs it names it.
     pub(crate) fn package(self) -> Option<&'static str> {
         match self {
-            Who::Batch | Who::Single => None,
+            Who::Batch | Who::Single | Who::Runtime => None,
             Who::Library => Some("openvino"),
             Who::Llama => Some("llama.cpp"),
         }
@@ -83,6 +85,8 @@ pub(crate) struct Stock {
     /// Where the plugin keeps what it compiles of it. The library opens that.
     pub(crate) cache: PathBuf,
     pub(crate) threads: usize,
+    /// Most generations at once.
+    pub(crate) width: fn(Who) -> usize,
     /// The interpreter of each environment.
     pub(crate) pythons: BTreeMap<String, PathBuf>,
 }
@@ -91,18 +95,24 @@ impl Stock {
     fn host(&self, who: Who, port: &Port) -> Command {
         let mut command = Command::new(setup::host_program());
         command.env_clear().args(["--api", &port.address.to_string(), "--log-format", "json"]);
-        command.arg("--plugin").arg(setup::plugin("ov_genai")).arg("--model").arg(&self.model);
+        let (library, engine) =
+            if who == Who::Runtime { ("ov_runtime", "ov-runtime") } else { ("ov_genai", "ov-genai") };
+        let width = (self.width)(who);
+        command.arg("--plugin").arg(setup::plugin(library)).arg("--model").arg(&self.model);
         command.args(["--served-model-name", MODEL]);
         if who == Who::Batch {
-            command.args(["--cb", "--max-concurrent", &WIDTH.to_string()]);
+            command.arg("--cb");
+        }
+        if who != Who::Single {
+            command.args(["--max-concurrent", &width.to_string()]);
         }
         let options = [
-            format!("cb-max-num-seqs={WIDTH}"),
+            format!("cb-max-num-seqs={width}"),
             format!("cb-max-batched-tokens={BATCHED}"),
             format!("cache-dir={}", self.cache.display()),
             format!("properties=INFERENCE_NUM_THREADS={}", self.threads),
         ];
-        command.args(options.iter().flat_map(|o| ["--plugin-opt".to_owned(), format!("ov-genai.{o}")]));
+        command.args(options.iter().flat_map(|o| ["--plugin-opt".to_owned(), format!("{engine}.{o}")]));
         command
     }
 
@@ -144,20 +154,20 @@ impl Subject {
     pub(crate) fn start(who: Who, stock: &Stock, prompt: &Prompt) -> Result<Subject> {
         let (dir, port, begun) = (TempDir::new(), Port::free()?, Instant::now());
         let (mut group, talk) = match who {
-            Who::Batch | Who::Single => {
+            Who::Batch | Who::Single | Who::Runtime => {
                 (Group::start(stock.host(who, &port), dir.path(), "host")?, Talk::Http(port.address, 0))
             }
             Who::Llama => {
                 let mut command = stock.python(who, dir.path())?;
                 command.args(["-c", LLAMA]).arg(&stock.model);
-                let (streams, threads) = (WIDTH.to_string(), stock.threads.to_string());
+                let (streams, threads) = ((stock.width)(who).to_string(), stock.threads.to_string());
                 command.args([&streams, &ROOM.to_string(), &threads, &port.text()]);
                 (Group::start(command, dir.path(), "server")?, Talk::Http(port.address, 0))
             }
             Who::Library => {
                 let mut command = stock.python(who, dir.path())?;
                 command.args(["-c", Library::SCRIPT]).arg(stock.compiled()?);
-                command.args([stock.threads, WIDTH, BATCHED].map(|n| n.to_string()));
+                command.args([stock.threads, (stock.width)(who), BATCHED].map(|n| n.to_string()));
                 let (group, input, output) = Group::talk(command, dir.path(), "library")?;
                 (group, Talk::Pipe(Library::new(input, output)?))
             }
@@ -186,6 +196,14 @@ impl Subject {
                 volley::fly(*address, &requests, *before, tokens)
             }
             Talk::Pipe(library) => library.fly(prompts, tokens),
+        }
+    }
+
+    /// What the engine has told of its steps so far, if it does.
+    pub(crate) fn steps(&self) -> Result<Option<Steps>> {
+        match self.talk {
+            Talk::Http(address, _) if self.who == Who::Runtime => Steps::of(address).map(Some),
+            _ => Ok(None),
         }
     }
 

@@ -57,6 +57,14 @@ impl Words {
     }
 }
 
+impl Prompt {
+    /// This one with another behind it.
+    pub(crate) fn then(&self, more: &Prompt) -> Prompt {
+        let ids = self.ids.iter().chain(&more.ids).copied().collect();
+        Prompt { ids, text: format!("{}{}", self.text, more.text) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
