@@ -20,7 +20,7 @@ use cascadia_tests::Dice;
 use crate::options::Options;
 use crate::spread::Spread;
 use crate::system;
-use plan::{Case, Lives, Plan};
+use plan::{Case, HALVES, Plan};
 use report::{Idle, Report, Row, Start};
 use subject::{Stock, Subject, Who};
 use words::{Prompt, Words};
@@ -117,8 +117,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One works at a time, from another one on in every round, and backwards in every other: nobody always follows the same
-    /// one. The first volley of each kind makes kernels and buffers, and does not count.
+    /// The volleys of all cases that are wanted.
     fn volleys(&mut self) -> Result<()> {
         let cases: Vec<Case> = self.plan.cases.iter().filter(|case| self.wants(case)).copied().collect();
         let asked = |who: &Who| cases.iter().any(|case| case.who.contains(who));
@@ -128,31 +127,15 @@ impl Bench {
             self.report.rows.extend(case.who.iter().map(row));
         }
         let rounds = if self.options.quick { ROUNDS.1 } else { ROUNDS.0 };
-        match self.plan.lives {
-            Lives::Whole => self.together(&cases, &who, rounds)?,
-            Lives::Round => self.anew(&cases, &who, rounds)?,
-        }
+        self.halves(&cases, &who, rounds)?;
         self.report.rows.retain(|row| !row.rounds.is_empty());
         Ok(())
     }
 
-    /// The same processes in all rounds, all up at once.
-    fn together(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
-        let mut subjects = self.raise(who.iter().copied(), true)?;
-        let count = subjects.len();
-        for round in 0..=rounds {
-            let order: Vec<usize> = (0..count)
-                .map(|turn| (round + if round % 2 == 0 { turn } else { count - turn }) % count)
-                .collect();
-            self.each(cases, &mut subjects, &order, round as u64, round > 0)?;
-            self.report.loads.push(system::load());
-        }
-        Ok(())
-    }
-
-    /// Processes of its own for each round, twice: whoever was started first the first time is the last one the second time.
-    fn anew(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
-        for half in 0..rounds * 2 {
+    /// Processes of its own for each half of a round: whoever was started first in the one is the last in the other. One works at a
+    /// time, and who is first there changes too. The first volley of each kind makes kernels and buffers, and does not count.
+    fn halves(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
+        for half in 0..rounds * HALVES {
             let backwards = half % 2 == 1;
             let order: Vec<Who> = if backwards { who.iter().rev().copied().collect() } else { who.to_vec() };
             let mut subjects = self.raise(order.into_iter(), half == 0)?;

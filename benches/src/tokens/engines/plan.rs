@@ -21,6 +21,10 @@ use crate::system::cpu;
 
 /// Tokens of an answer, where its speed counts.
 pub(crate) const ANSWER: usize = 32;
+/// Halves of a round, each with processes of its own, which are started in the opposite order of the other's. Of four processes
+/// that are alike in all but that, the one that was started first was measured to be 12 % slower than the last, as long as they
+/// lived.
+pub(crate) const HALVES: usize = 2;
 /// Volleys of the host without an engine.
 const IDLE_ROUNDS: usize = 3;
 
@@ -32,7 +36,6 @@ pub(crate) struct Plan {
     pub(crate) cases: &'static [Case],
     /// Starts of each that are timed.
     pub(crate) starts: usize,
-    pub(crate) lives: Lives,
     /// Most generations at once.
     pub(crate) width: fn(Who) -> usize,
     /// Figures of a volley beside those that every report has.
@@ -41,26 +44,6 @@ pub(crate) struct Plan {
     pub(crate) pairs: &'static [(Who, Who)],
     /// The targets of which something was measured.
     pub(crate) judge: fn(&Report) -> Vec<Verdict>,
-}
-
-/// How long a process is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lives {
-    /// In all rounds.
-    Whole,
-    /// In half a round: each has two halves, with the starts in opposite order. Of four processes that are alike in all but
-    /// that, the one that was started first was measured to be 12 % slower than the last, as long as they lived.
-    Round,
-}
-
-impl Lives {
-    /// Volleys of a round, which are one pair together.
-    pub(crate) fn volleys(self) -> usize {
-        match self {
-            Lives::Whole => 1,
-            Lives::Round => 2,
-        }
-    }
 }
 
 /// Some prompts at once.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{Case, Found, Plan};
+use super::plan::{Case, Found, HALVES, Plan};
 use super::subject::Who;
 use super::verdict::Verdict;
 use crate::spread::Spread;
@@ -72,7 +72,7 @@ impl Report {
         let (ours, theirs) = (self.row(case, ours)?, self.row(case, theirs)?);
         let both = ours.rounds.iter().zip(&theirs.rounds);
         let each: Vec<f64> = both.map(|(one, other)| (figure(one) / figure(other)).ln()).collect();
-        let rounds = each.chunks(self.plan.lives.volleys());
+        let rounds = each.chunks(HALVES);
         Some(Spread::of(rounds.map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp())))
     }
 

@@ -127,7 +127,9 @@ impl Scheduler {
 
     /// Chunks of prompts, the first in order first, be it running or waiting.
     fn plan_prompts(&mut self) {
-        let most = if self.turn.is_empty() { self.limits.rows } else { self.limits.rows_beside };
+        // Where more wait for their prompts than decode, small steps would hold up the many for the few.
+        let prompts = self.running.len() - self.turn.len() + self.waiting.len();
+        let most = if prompts > self.turn.len() { self.limits.rows } else { self.limits.rows_beside };
         let mut left = most.min(self.limits.rows - self.batch.ids.len());
         let (mut place, mut next) = (0, 0);
         let mut open = true;

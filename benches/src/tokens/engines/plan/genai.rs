@@ -1,6 +1,6 @@
 //! `bench engines`: the host with OpenVINO GenAI beside the same library in process and llama.cpp's server.
 
-use super::{ANSWER, Case, Lives, Plan};
+use super::{ANSWER, Case, Plan};
 use crate::engines::report::{Figure, Report};
 use crate::engines::subject::Who;
 use crate::engines::verdict::{Bound, Verdict};
@@ -21,7 +21,6 @@ pub(crate) const PLAN: Plan = Plan {
     who: ALL,
     cases: &CASES,
     starts: 3,
-    lives: Lives::Whole,
     width: |_| 16,
     figures: &[],
     pairs: &[

@@ -4,7 +4,7 @@
 //! Each case has two subjects, so that a ratio is always one of neighbours. The two with 16 streams have the same prompts, which
 //! are too short for a block of a prefix cache; each volley is checked to have found there what it should.
 
-use super::{ANSWER, Case, Found, Lives, Plan};
+use super::{ANSWER, Case, Found, Plan};
 use crate::engines::report::Report;
 use crate::engines::steps::Steps;
 use crate::engines::subject::Who;
@@ -35,7 +35,6 @@ pub(crate) const PLAN: Plan = Plan {
     who: &[Who::Runtime, Who::Library, Who::Llama],
     cases: &CASES,
     starts: 0,
-    lives: Lives::Round,
     width: |who| if who == Who::Llama { 16 } else { 32 },
     figures: &[
         ("second_first_token_ms", |f| f.warm),

@@ -90,13 +90,19 @@ impl Scheduler {
         }
     }
 
-    fn check_batch(&self, batch: &crate::Batch) {
-        let size = self.limits.block_size;
-        assert!(batch.ids.len() <= self.limits.rows, "the row budget is kept");
-        if !self.turn.is_empty() {
+    /// Right behind a plan: afterwards others come and go.
+    pub(super) fn check_budget(&self) {
+        let Some(batch) = self.batch() else { return };
+        let waiting = self.running.len() - self.turn.len() + self.waiting.len();
+        if waiting <= self.turn.len() {
             let prompts: u32 = batch.parts[self.turn.len()..].iter().map(|part| part.rows).sum();
             assert!(prompts as usize <= self.limits.rows_beside, "prompts leave time for tokens");
         }
+    }
+
+    fn check_batch(&self, batch: &crate::Batch) {
+        let size = self.limits.block_size;
+        assert!(batch.ids.len() <= self.limits.rows, "the row budget is kept");
         assert_eq!(batch.subsequence_begins.len(), batch.parts.len() + 1);
         assert_eq!(batch.block_indices_begins.len(), batch.parts.len() + 1);
         assert_eq!(batch.positions.len(), batch.ids.len());

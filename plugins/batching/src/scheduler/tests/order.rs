@@ -80,6 +80,21 @@ fn tokens_come_before_prompts_and_prompts_leave_them_time() {
 }
 
 #[test]
+fn prompts_take_all_rows_where_more_wait_for_them_than_decode() {
+    let mut rig = Rig::new(small());
+    rig.add(entry(1, &[1, 2], 8)).unwrap();
+    rig.step();
+    rig.add(entry(2, &[3; 11], 2)).unwrap();
+    rig.add(entry(3, &[4; 11], 2)).unwrap();
+    rig.plan();
+    let rows: Vec<(u64, u32)> =
+        rig.scheduler.batch().unwrap().parts.iter().map(|part| (part.id.0, part.rows)).collect();
+    assert_eq!(rows, [(1, 1), (2, 7)]);
+    rig.finish();
+    rig.run();
+}
+
+#[test]
 fn a_prompt_alone_takes_all_rows() {
     let mut rig = Rig::new(small());
     rig.add(entry(1, &[3; 11], 2)).unwrap();

@@ -104,6 +104,7 @@ impl Rig {
             }
             assert_eq!(self.cached.insert(admitted.id, admitted.cached), None, "let in once");
         }
+        self.scheduler.check_budget();
         self.check();
         planned
     }
