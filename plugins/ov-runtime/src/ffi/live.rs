@@ -2,6 +2,8 @@
 //!
 //! Ignored where plain cargo runs: neither the wheels nor g++ are needed there.
 
+mod precision;
+
 use super::*;
 use cascadia_ov_base::system::System;
 use std::path::PathBuf;

@@ -1,0 +1,94 @@
+//! How far the profiles are from f32: the distributions over the next token, along one text, computed token by token, as in
+//! decoding, and in one piece, as a prompt is.
+//!
+//! `cargo test --release -p cascadia-plugin-ov-runtime profiles -- --ignored --nocapture` prints the figures of the README.
+
+use cascadia_ov_base::profile::Profile;
+
+use super::*;
+
+/// Tokens that are generated in f32, and then scored.
+const TEXT: usize = 200;
+
+/// Log-probabilities of a row of logits.
+fn log_softmax(row: &[f32]) -> Vec<f64> {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = row.iter().map(|x| f64::from(x - most).exp()).sum();
+    row.iter().map(|x| f64::from(x - most) - sum.ln()).collect()
+}
+
+/// KL divergence of `q` from `p`, in nats.
+fn divergence(p: &[f64], q: &[f64]) -> f64 {
+    p.iter().zip(q).map(|(p, q)| p.exp() * (p - q)).sum()
+}
+
+fn best(row: &[f64]) -> usize {
+    (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best })
+}
+
+fn model(profile: Profile) -> Model {
+    let properties: Vec<_> =
+        profile.properties().iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let mut model = Model::open(&shim(), &smol(), "CPU", &properties).unwrap();
+    model.allocate(16).unwrap();
+    model
+}
+
+/// The distributions behind each of `tokens` from `from` on, computed in steps of `rows`.
+fn distributions(model: &mut Model, tokens: &[i64], from: usize, rows: usize) -> Vec<Vec<f64>> {
+    let vocabulary = model.facts().vocabulary;
+    let blocks: Vec<i32> = (0..tokens.len().div_ceil(32) as i32).collect();
+    let (mut all, mut past) = (Vec::new(), 0);
+    while past < tokens.len() {
+        // What lies before is a prompt in any case.
+        let end = if past < from { from } else { (past + rows).min(tokens.len()) };
+        let sampled: Vec<i64> = if past < from { vec![] } else { (0..(end - past) as i64).collect() };
+        let held = end.div_ceil(32);
+        let lent = model
+            .infer(&Rows {
+                ids: &tokens[past..end],
+                positions: &(past as i64..end as i64).collect::<Vec<_>>(),
+                past: &[past as i32],
+                row_begins: &[0, (end - past) as i32],
+                blocks: &blocks[..held],
+                block_begins: &[0, held as i32],
+                sampled: &sampled,
+                longest: end as i32,
+            })
+            .unwrap();
+        all.extend(lent.values.chunks(vocabulary).map(log_softmax));
+        past = end;
+    }
+    all
+}
+
+#[test]
+#[ignore = "needs cargo xtask build and the model"]
+#[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
+fn profiles_keep_to_the_distributions_of_f32_as_the_documents_say() {
+    let mut exact = model(Profile::Exact);
+    let mut text = Seq { tokens: FRANCE.into(), past: 0, first: 0 };
+    while text.tokens.len() < FRANCE.len() + TEXT {
+        step(&mut exact, &mut [&mut text], true);
+    }
+    let from = FRANCE.len();
+    let reference = distributions(&mut exact, &text.tokens, from, 1);
+    drop(exact);
+    // The largest mean that is accepted, twice what was measured and more.
+    for (profile, most) in [(Profile::Exact, 1e-9), (Profile::Default, 0.02), (Profile::Fast, 0.02)] {
+        let mut model = model(profile);
+        for (how, rows) in [("token by token", 1), ("in one piece", usize::MAX / 2)] {
+            let found = distributions(&mut model, &text.tokens, from, rows);
+            let each: Vec<f64> = reference.iter().zip(&found).map(|(p, q)| divergence(p, q)).collect();
+            let mean = each.iter().sum::<f64>() / each.len() as f64;
+            let largest = each.iter().copied().fold(0.0, f64::max);
+            let same = reference.iter().zip(&found).filter(|(p, q)| best(p) == best(q)).count();
+            println!(
+                "{profile:?}, {how}: mean KL {mean:.2e}, largest {largest:.2e}, same best token {same} of {}, cache {}",
+                each.len(),
+                model.cache_type()
+            );
+            assert!(mean <= most, "{profile:?}, {how}: {mean}");
+        }
+    }
+}
