@@ -64,7 +64,6 @@ fn distributions(model: &mut Model, tokens: &[i64], from: usize, rows: usize) ->
 
 #[test]
 #[ignore = "needs cargo xtask build and the model"]
-#[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 fn profiles_keep_to_the_distributions_of_f32_as_the_documents_say() {
     let mut exact = model(Profile::Exact);
     let mut text = Seq { tokens: FRANCE.into(), past: 0, first: 0 };
