@@ -25,7 +25,7 @@ pub(crate) use save::save;
 pub(crate) use weights::Weights;
 
 /// Bytes that cross at once, and that a visit moves: at least a block, and a few milliseconds.
-const PIECE: usize = 4 << 20;
+const PIECE: usize = if cfg!(test) { 64 } else { 4 << 20 };
 /// Longest wait for the end of a step.
 const WAIT: Duration = Duration::from_secs(30);
 
