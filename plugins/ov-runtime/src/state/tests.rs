@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::asked::Limits;
+use crate::backend::Backend;
 use crate::backend::null::Null;
 use crate::tray::End;
 
 mod damage;
+mod live;
 mod pressure;
 
 const VOCABULARY: usize = 97;
@@ -30,17 +32,6 @@ struct Alone {
 
 impl Alone {
     fn new(blocks: usize) -> Alone {
-        let bounds = Bounds {
-            block_size: BLOCK,
-            blocks,
-            rows: 16,
-            rows_beside: 8,
-            sequences: 8,
-            waiting: 64,
-            ..Bounds::default()
-        };
-        let filler = crate::masks::Filler::default();
-        let limits = Limits { window: 400, vocabulary: VOCABULARY, filler };
         let null = Null::new(BLOCK, blocks, VOCABULARY);
         let form = Form {
             dtype: "i64".to_owned(),
@@ -50,7 +41,23 @@ impl Alone {
             weights: Weights::made_up("none"),
             rows: Form::rows(&null),
         };
-        let all = Generations::new(Box::new(null), Scheduler::new(bounds).unwrap(), limits.clone(), None);
+        Alone::of(Box::new(null), blocks, form)
+    }
+
+    fn of(backend: Box<dyn Backend>, blocks: usize, form: Form) -> Alone {
+        let facts = backend.facts();
+        let bounds = Bounds {
+            block_size: facts.block_tokens,
+            blocks,
+            rows: 16,
+            rows_beside: 8,
+            sequences: 8,
+            waiting: 64,
+            ..Bounds::default()
+        };
+        let filler = crate::masks::Filler::default();
+        let limits = Limits { window: 400, vocabulary: facts.vocabulary, filler };
+        let all = Generations::new(backend, Scheduler::new(bounds).unwrap(), limits.clone(), None);
         Alone { all: RefCell::new(all), limits, form, turns: Cell::new(0), told: RefCell::default() }
     }
 
