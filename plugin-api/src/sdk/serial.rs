@@ -245,3 +245,78 @@ fn withdraw(tasks: &mut VecDeque<Task>, cancels: &[u64]) -> Vec<u64> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::code;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Counts the tasks that were begun.
+    struct Counting(u32);
+
+    impl SerialEngine for Counting {
+        type Limits = ();
+
+        fn check(_: &(), task: &Task) -> Result<()> {
+            if task.tokens.is_empty() { Err(Error::config("no tokens")) } else { Ok(()) }
+        }
+
+        fn limits(&self) {}
+
+        fn start(&mut self, _: Task, _: &mut Sink) {}
+
+        fn step(&mut self, _: Duration, _: &mut Sink) -> Result<Next> {
+            Ok(Next::Idle)
+        }
+
+        fn cancel(&mut self, _: u64, _: &mut Sink) {}
+
+        fn has_room(&self) -> bool {
+            true
+        }
+
+        fn card(&self) -> Card {
+            Card { max_tasks: 3, ..Card::default() }
+        }
+
+        fn load(&self) -> Load {
+            Load { running: self.0, ..Load::default() }
+        }
+    }
+
+    fn begin(engine: &mut Counting) -> Result<()> {
+        engine.0 += 1;
+        Ok(())
+    }
+
+    #[test]
+    fn a_task_is_adopted_once_within_the_bounds_and_counted_as_one_that_was_submitted() {
+        let serial = Serial::new(Counting(0), 9);
+        let task = |id| Task { id, tokens: vec![1], ..Task::default() };
+        assert!(serial.check(&Task::default()).is_err_and(|e| e.message == "no tokens"));
+        let failed = serial.adopt(1, LONG, |_| Err(Error::backend("broken")));
+        assert!(failed.is_err_and(|e| e.message == "broken"));
+        assert_eq!(serial.adopt(1, LONG, begin), Ok(()), "nothing was kept of the one that failed");
+        assert_eq!(serial.load().running, 1);
+        assert_eq!(serial.adopt(1, LONG, begin).unwrap_err().code, code::INVALID_CONFIG);
+        assert_eq!(serial.submit(task(2)), Ok(()));
+        assert_eq!(serial.adopt(2, LONG, begin).unwrap_err().code, code::INVALID_CONFIG);
+        assert_eq!(serial.adopt(3, LONG, begin), Ok(()));
+        for refused in [serial.adopt(4, LONG, begin), serial.submit(task(4)), serial.check(&task(4))] {
+            assert_eq!(refused.unwrap_err().code, code::QUEUE_FULL);
+        }
+        assert_eq!(serial.close(LONG), Ok(()));
+        assert_eq!(serial.adopt(5, LONG, begin).unwrap_err().code, code::CLOSED);
+        assert_eq!(serial.visit(LONG, |engine| engine.0), Ok(2));
+    }
+
+    #[test]
+    fn a_visit_that_does_not_get_its_turn_in_time_says_so() {
+        let serial = Serial::new(Counting(0), 9);
+        let _step = serial.turns.drive();
+        let late = serial.visit(Duration::from_millis(2), |_| ()).unwrap_err();
+        assert_eq!((late.code, late.message.contains("2 ms")), (code::DEADLINE_EXCEEDED, true));
+    }
+}

@@ -126,7 +126,9 @@ mod tests {
                 std::thread::yield_now();
             }
             drop(visit);
-            drop(turns.visit(LONG).map(|_turn| lock(&order).push("visit")));
+            let again = turns.visit(LONG);
+            lock(&order).push("visit");
+            drop(again);
         });
         assert_eq!(*lock(&order), ["step", "visit"]);
     }

@@ -21,13 +21,16 @@ mod pressure;
 const VOCABULARY: usize = 97;
 const BLOCK: usize = 4;
 
+/// What a task has said, and how it ended.
+type Said = (Vec<u32>, Option<End>);
+
 /// An engine on one thread, which may make turns whenever it is visited.
 struct Alone {
     all: RefCell<Generations>,
     limits: Limits,
     form: Form,
     turns: Cell<usize>,
-    told: RefCell<BTreeMap<u64, (Vec<u32>, Option<End>)>>,
+    told: RefCell<BTreeMap<u64, Said>>,
 }
 
 impl Alone {
