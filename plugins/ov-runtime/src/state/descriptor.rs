@@ -3,6 +3,7 @@
 use cascadia_plugin_api::sdk::{Error, Result};
 use serde_json::{Map, Value, json};
 
+use super::PIECE;
 use super::weights::Weights;
 use crate::backend::Backend;
 
@@ -54,6 +55,11 @@ impl Form {
 
     pub(super) fn block_bytes(&self) -> usize {
         self.rows[self.block_tokens()]
+    }
+
+    /// Blocks that cross in one visit.
+    pub(super) fn at_once(&self) -> usize {
+        (PIECE / self.block_bytes().max(1)).max(1)
     }
 
     /// Bytes of a state of so many positions; none where they cannot be counted.

@@ -68,7 +68,7 @@ fn fill(
         }
     }
     let (size, bytes) = (form.block_tokens(), form.block_bytes());
-    let at_once = (PIECE / bytes).max(1);
+    let at_once = form.at_once();
     let (full, rest) = (state.positions / size, state.positions % size);
     for at in (0..full).step_by(at_once) {
         let blocks = at..full.min(at + at_once);

@@ -48,7 +48,7 @@ fn pieces(
         give(&piece)?;
     }
     let full = kept.tokens.len() / form.block_tokens();
-    let at_once = (PIECE / form.block_bytes()).max(1);
+    let at_once = form.at_once();
     for at in (0..full).step_by(at_once) {
         let blocks = at..full.min(at + at_once);
         piece.resize(blocks.len() * form.block_bytes(), 0);
