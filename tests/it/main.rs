@@ -35,6 +35,7 @@ mod ov_genai_stateful;
 mod ov_runtime;
 mod ov_runtime_exact;
 mod ov_runtime_rounds;
+mod ov_runtime_state;
 mod plugin_commands;
 mod plugins;
 mod prometheus;

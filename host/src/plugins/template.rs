@@ -30,7 +30,7 @@ const SDK: &[File] = from!("plugin-api":
     "abi.frozen", "abi.lock", "src/abi.rs", "src/ext.rs", "src/ext/draft.rs", "src/frozen.rs", "src/lib.rs", "src/lock.rs", "src/manifest.rs", "src/proof.rs", "src/sdk.rs",
     "src/table.rs", "src/abi/builder.rs", "src/abi/chunk.rs", "src/abi/code.rs", "src/abi/engine.rs", "src/abi/entry.rs",
     "src/abi/host.rs", "src/abi/plugin.rs", "src/abi/prim.rs", "src/abi/task.rs", "src/sdk/chunk.rs", "src/sdk/engine.rs",
-    "src/sdk/error.rs", "src/sdk/export.rs", "src/sdk/guard.rs", "src/sdk/host.rs", "src/sdk/serial.rs",
+    "src/sdk/error.rs", "src/sdk/export.rs", "src/sdk/guard.rs", "src/sdk/host.rs", "src/sdk/serial.rs", "src/sdk/serial/turns.rs",
     "src/sdk/task.rs", "src/sdk/trace.rs", "src/sdk/transport.rs",
     "src/ext/draft/adapters.rs", "src/ext/draft/async_sink.rs", "src/ext/draft/embeddings.rs",
     "src/ext/draft/kv_events.rs", "src/ext/draft/kv_state.rs", "src/ext/draft/pause.rs",

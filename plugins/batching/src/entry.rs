@@ -57,7 +57,7 @@ pub enum Refused {
         /// Sequences that wait.
         waiting: usize,
     },
-    /// For [`crate::Scheduler::restore`] only: no blocks or no place now.
+    /// For [`crate::Scheduler::reserve`] and `restore` only: no blocks or no place now.
     #[error("the sequence needs {needed} blocks now, {available} can be had; add it without its state")]
     NoRoom {
         /// Blocks for what it has.

@@ -20,7 +20,7 @@
 //!
 //! Around `plan`: [`Scheduler::expired`] and [`Scheduler::admitted`] tell what the plan ended and let in. What must hold:
 //! a block that more than one sequence holds, or that the index names, is never written; the blocks held are those that
-//! live sequences reach. No clock, no threads, no files: the time is passed in, and only [`Log`] may be asked from
+//! live sequences and states on their way ([`Scheduler::reserve`]) reach. No clock, no threads, no files: the time is passed in, and only [`Log`] may be asked from
 //! elsewhere. It knows neither models nor plugins.
 
 mod batch;
@@ -41,4 +41,4 @@ pub use entry::{Entry, Id, Refused, Scope};
 pub use events::{Change, Event, Log};
 pub use limits::{Impossible, Limits};
 pub use load::{Admitted, Load};
-pub use scheduler::{Scheduler, State};
+pub use scheduler::{Scheduler, State, Ticket};

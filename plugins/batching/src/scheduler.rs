@@ -9,6 +9,7 @@
 
 mod admit;
 mod commit;
+mod moving;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,9 @@ use crate::load::{Admitted, Load};
 use crate::sequence::{Rank, Sequence};
 use crate::store::Store;
 
+use moving::Reservation;
+pub use moving::{State, Ticket};
+
 /// The scheduler of one model on one thread.
 pub struct Scheduler {
     limits: Limits,
@@ -37,6 +41,10 @@ pub struct Scheduler {
     /// Those with blocks and those without, each in order of rank.
     running: Vec<(Rank, usize)>,
     waiting: Vec<(Rank, usize)>,
+    /// States on their way, in the order in which they came.
+    reserved: Vec<Reservation>,
+    /// Times that a sequence was given its blocks.
+    stays: u64,
     /// Number of the next sequence.
     number: u64,
     /// The earliest deadline of all; `u64::MAX` = none.
@@ -51,19 +59,6 @@ pub struct Scheduler {
     turn: Vec<usize>,
     hits: Vec<Block>,
     drafts: Vec<u32>,
-}
-
-/// A running sequence as it is between two steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct State<'a> {
-    /// Its tokens; the last ones may not be computed yet.
-    pub tokens: &'a [u32],
-    /// Where generated text begins in them.
-    pub generated_from: usize,
-    /// Positions that are computed.
-    pub positions: usize,
-    /// The blocks of these positions, in order.
-    pub blocks: &'a [u32],
 }
 
 impl Scheduler {
@@ -81,6 +76,8 @@ impl Scheduler {
             by_id: HashMap::default(),
             running: Vec::new(),
             waiting: Vec::new(),
+            reserved: Vec::new(),
+            stays: 0,
             number: 0,
             next_deadline_ns: u64::MAX,
             batch: Batch::default(),
@@ -110,33 +107,6 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Takes a sequence of whose tokens `positions` are computed already, elsewhere, and lets it run at once. Gives the
-    /// blocks of these positions, which nobody else has: the caller fills them before the next plan. Where it cannot, it
-    /// cancels the sequence before. Nobody gives way for it.
-    ///
-    /// # Errors
-    /// Why it was not taken; with [`Refused::NoRoom`] it may be added as a new one.
-    pub fn restore(&mut self, entry: Entry, positions: usize, now_ns: u64) -> Result<&[u32], Refused> {
-        self.check(&entry)?;
-        if positions >= entry.tokens.len() {
-            return Err(Refused::Invalid("the last token must be left to compute; give one position less"));
-        }
-        let needed = self.limits.blocks_for(entry.tokens.len());
-        let place = self.running.len() < self.limits.sequences;
-        let available = if place { self.store.available() } else { 0 };
-        if needed > available {
-            return Err(Refused::NoRoom { needed, available });
-        }
-        let mut sequence = self.sequence(entry, now_ns);
-        sequence.table.extend((0..needed).map_while(|_| self.store.take()));
-        sequence.computed = positions;
-        sequence.scored = positions;
-        sequence.admitted = true;
-        let (rank, slot) = self.settle(sequence);
-        insert(&mut self.running, rank, slot);
-        Ok(&self.at(slot).table[..self.limits.blocks_for(positions)])
-    }
-
     /// Ends a sequence: its blocks are free for the next plan (a step that is out is computed to its end first; its outcome
     /// for the sequence is ignored). False where none of this name lives.
     pub fn cancel(&mut self, id: Id) -> bool {
@@ -159,19 +129,6 @@ impl Scheduler {
                 sequence.closed = true;
             }
         }
-    }
-
-    /// A running sequence, to be continued elsewhere. None where it does not live, waits, or has rows in a step that is
-    /// out.
-    #[must_use]
-    pub fn state(&self, id: Id) -> Option<State<'_>> {
-        let sequence = self.at(*self.by_id.get(&id)?);
-        if sequence.table.is_empty() || sequence.planned > 0 {
-            return None;
-        }
-        let blocks = &sequence.table[..self.limits.blocks_for(sequence.computed)];
-        let Sequence { tokens, generated_from, computed, .. } = sequence;
-        Some(State { tokens, generated_from: *generated_from, positions: *computed, blocks })
     }
 
     /// Prompt and generated text of a living sequence, as far as committed.

@@ -54,6 +54,8 @@ pub(crate) struct Sequence {
     pub(crate) planned: usize,
     /// Whether it was let in before.
     pub(crate) admitted: bool,
+    /// Which of all stays with blocks this one is.
+    pub(crate) stay: u64,
     /// Whether it was cancelled while a step is out.
     pub(crate) doomed: bool,
 }
@@ -78,6 +80,7 @@ impl Sequence {
             source: None,
             planned: 0,
             admitted: false,
+            stay: 0,
             doomed: false,
         }
     }

@@ -39,6 +39,8 @@ struct Cache {
     Port port;
     ov::Shape block;        // shape of one block
     size_t block_bytes = 0;
+    size_t layer = 0;
+    bool key = false;
     std::unique_ptr<void, Free> memory;
     char* at = nullptr;     // aligned
 };
@@ -110,6 +112,8 @@ size_t fixed(const ov::Dimension& dimension, const std::string& name) {
 void take_cache(ovr_model& model, const Port& port, const std::string& name) {
     Cache cache;
     cache.port = port;
+    cache.key = name[0] == 'k';
+    cache.layer = std::stoul(name.substr(name.find('.') + 1));
     const ov::PartialShape shape = port.get_partial_shape();
     if (shape.size() != 4) fail("the cache " + name + " has the shape " + shape.to_string());
     size_t elements = 1;
@@ -142,10 +146,49 @@ void take_inputs(ovr_model& model) {
         if (name != std::string_view("sampled_rows") && !model.inputs.count(name))
             fail(std::string("the network has no input ") + name);
     if (model.facts.layers == 0) fail("the network has no attention with a cache");
+    // The order in which a block's bytes are told apart elsewhere; the network's own may be any.
+    std::sort(model.caches.begin(), model.caches.end(), [](const Cache& a, const Cache& b) {
+        return std::make_pair(a.layer, !a.key) < std::make_pair(b.layer, !b.key);
+    });
     const ov::PartialShape logits = model.compiled.output(0).get_partial_shape();
     if (model.compiled.output(0).get_element_type() != ov::element::f32) fail("the logits are no f32");
     model.facts.vocabulary = fixed(logits[logits.size() - 1], "the logits");
     model.facts.cut = model.inputs.count("sampled_rows") ? 1 : 0;
+}
+
+// A run of a block's bytes in one cache.
+struct Run {
+    size_t from;
+    size_t bytes;
+};
+
+// What the first rows of a block are in a cache: for each head, those of its scales, which come first, and those of the
+// positions. Rows behind them may be of whoever had the block before.
+template <typename Each>
+void runs(const ovr_model& model, const Cache& cache, size_t rows, Each&& each) {
+    const size_t heads = cache.block[0], all = cache.block[1], tokens = model.facts.block_tokens;
+    const bool whole = rows >= tokens || all < tokens || cache.block_bytes % (heads * all) != 0;
+    if (whole) return each(Run{0, cache.block_bytes});
+    const size_t row = cache.block_bytes / (heads * all);
+    for (size_t head = 0; head < heads; ++head) each(Run{head * all * row, (all - tokens + rows) * row});
+}
+
+size_t rows_bytes(const ovr_model& model, size_t rows) {
+    size_t bytes = 0;
+    for (const Cache& cache : model.caches) runs(model, cache, rows, [&](Run run) { bytes += run.bytes; });
+    return bytes;
+}
+
+void check_rows(const ovr_model& model, size_t block, size_t rows, size_t bytes) {
+    if (block >= model.blocks) fail("there is no block " + std::to_string(block));
+    if (rows > model.facts.block_tokens || bytes != rows_bytes(model, rows))
+        fail(std::to_string(bytes) + " bytes are not those of " + std::to_string(rows) + " rows");
+}
+
+std::string form(const Cache& cache) {
+    std::string text = cache.port.get_element_type().get_type_name() + "[";
+    for (size_t at = 0; at < cache.block.size(); ++at) text += (at ? "," : "") + std::to_string(cache.block[at]);
+    return text + "]";
 }
 
 const Cache& checked(const ovr_model& model, size_t layer, size_t block) {
@@ -157,7 +200,7 @@ const Cache& checked(const ovr_model& model, size_t layer, size_t block) {
 
 extern "C" {
 
-uint32_t ovr_abi() { return 1; }
+uint32_t ovr_abi() { return 2; }
 
 int ovr_version(ovr_text* build) {
     return guarded(build, [&] {
@@ -293,6 +336,61 @@ int ovr_copy_block(ovr_model* model, size_t from, size_t to, ovr_text* err) {
             if (from != to)
                 std::memcpy(cache.at + to * cache.block_bytes, cache.at + from * cache.block_bytes, cache.block_bytes);
         }
+        return 0;
+    });
+}
+
+void ovr_cache_form(const ovr_model* model, ovr_text* out) {
+    quietly([&] {
+        // Like layers that follow each other are told once, with their number.
+        std::string text, last;
+        size_t count = 0;
+        auto tell = [&] {
+            if (count) text += (text.empty() ? "" : " ") + std::to_string(count) + "x" + last;
+        };
+        for (size_t at = 0; at < model->caches.size();) {
+            const size_t layer = model->caches[at].layer;
+            std::string now;
+            for (; at < model->caches.size() && model->caches[at].layer == layer; ++at)
+                now += (now.empty() ? "" : "+") + form(model->caches[at]);
+            if (now != last) {
+                tell();
+                count = 0;
+                last = now;
+            }
+            ++count;
+        }
+        tell();
+        put(out, text);
+    });
+}
+
+size_t ovr_rows_bytes(const ovr_model* model, size_t rows) {
+    size_t bytes = 0;
+    quietly([&] { bytes = rows_bytes(*model, rows); });
+    return bytes;
+}
+
+int ovr_read_rows(const ovr_model* model, size_t block, size_t rows, char* to, size_t bytes, ovr_text* err) {
+    return guarded(err, [&] {
+        check_rows(*model, block, rows, bytes);
+        for (const Cache& cache : model->caches)
+            runs(*model, cache, rows, [&](Run run) {
+                std::memcpy(to, cache.at + block * cache.block_bytes + run.from, run.bytes);
+                to += run.bytes;
+            });
+        return 0;
+    });
+}
+
+int ovr_write_rows(ovr_model* model, size_t block, size_t rows, const char* from, size_t bytes, ovr_text* err) {
+    return guarded(err, [&] {
+        check_rows(*model, block, rows, bytes);
+        for (const Cache& cache : model->caches)
+            runs(*model, cache, rows, [&](Run run) {
+                std::memcpy(cache.at + block * cache.block_bytes + run.from, from, run.bytes);
+                from += run.bytes;
+            });
         return 0;
     });
 }

@@ -81,6 +81,13 @@ int ovr_bind(ovr_model* model, const ovr_batch* batch, ovr_text* err);
 int ovr_infer(ovr_model* model, ovr_logits* out, ovr_text* err);
 // The content of one block to another, in all layers.
 int ovr_copy_block(ovr_model* model, size_t from, size_t to, ovr_text* err);
+// Types and shapes of a block's caches, in the order in which `ovr_read_rows` gives them, into `form`.
+void ovr_cache_form(const ovr_model* model, ovr_text* form);
+// Bytes of the first `rows` positions of a block, in all layers, with what the device keeps for the block as a whole.
+size_t ovr_rows_bytes(const ovr_model* model, size_t rows);
+// The first `rows` positions of a block, and back; `bytes` is what `ovr_rows_bytes` says.
+int ovr_read_rows(const ovr_model* model, size_t block, size_t rows, char* to, size_t bytes, ovr_text* err);
+int ovr_write_rows(ovr_model* model, size_t block, size_t rows, const char* from, size_t bytes, ovr_text* err);
 // Fills a block with a byte, in all layers.
 int ovr_fill_block(ovr_model* model, size_t block, unsigned char byte, ovr_text* err);
 

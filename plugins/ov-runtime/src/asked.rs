@@ -52,12 +52,12 @@ impl Limits {
         settings(task, 0).check(self.vocabulary).map_err(|e| Error::config(e.to_string()))
     }
 
-    /// Most tokens that the task's sequence may have in the end.
+    /// Most tokens that the task's sequence may have in the end. Its limit counts from where generated text begins.
     pub(crate) fn most(&self, task: &Task) -> usize {
-        let have = task.tokens.len();
+        let from = usize::try_from(task.generated_from).unwrap_or(usize::MAX).min(task.tokens.len());
         match task.max_tokens {
             0 => self.window,
-            more => self.window.min(have.saturating_add(more as usize)),
+            more => self.window.min(from.saturating_add(more as usize)),
         }
     }
 }

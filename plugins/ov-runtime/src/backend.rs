@@ -15,6 +15,15 @@ pub(crate) trait Backend: Send {
 
     /// Computes a batch; before it, its copies of blocks.
     fn infer<'a>(&'a mut self, batch: &'a Batch) -> Result<Logits<'a>, String>;
+
+    /// Bytes of the first `rows` positions of a block, in all layers.
+    fn rows_bytes(&self, rows: usize) -> usize;
+
+    /// Reads the first `rows` positions of a block into as many bytes. What they mean hangs on model, device and precision.
+    fn read_rows(&self, block: u32, rows: usize, to: &mut [u8]) -> Result<(), String>;
+
+    /// Writes them back, into any block of a cache of the same form.
+    fn write_rows(&mut self, block: u32, rows: usize, from: &[u8]) -> Result<(), String>;
 }
 
 /// Logits of the sampled rows, lent until the next inference.
@@ -66,5 +75,17 @@ impl Backend for Model {
         )?;
         let rows = (cut == 0).then_some(batch.sampled_rows.as_slice());
         Ok(Logits { values: lent.values, vocabulary, rows, bind: lent.bind, infer: lent.infer })
+    }
+
+    fn rows_bytes(&self, rows: usize) -> usize {
+        Model::rows_bytes(self, rows)
+    }
+
+    fn read_rows(&self, block: u32, rows: usize, to: &mut [u8]) -> Result<(), String> {
+        Model::read_rows(self, block as usize, rows, to)
+    }
+
+    fn write_rows(&mut self, block: u32, rows: usize, from: &[u8]) -> Result<(), String> {
+        Model::write_rows(self, block as usize, rows, from)
     }
 }

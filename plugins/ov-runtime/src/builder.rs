@@ -22,13 +22,14 @@ use crate::memory::{self, Needs, Sizes};
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::speculate::Lookup;
+use crate::state::{Form, Weights};
 use crate::whole::Whole;
 
 /// Builds one engine.
 pub(crate) struct Runtime {
     worker: Worker,
     options: Options,
-    loaded: Option<(Model, Sizes, Vec<String>)>,
+    loaded: Option<(Model, Sizes, Vec<String>, Form)>,
 }
 
 impl Runtime {
@@ -70,13 +71,23 @@ impl Builder for Runtime {
             facts.block_tokens,
             (sizes.blocks as u64).saturating_mul(facts.block_bytes as u64) / 1_000_000
         );
+        let computes = model.property(c"INFERENCE_PRECISION_HINT").unwrap_or_else(|_| "unknown".to_owned());
+        let form = Form {
+            dtype: model.cache_type(),
+            computes,
+            // The version alone, without the build.
+            runtime: version.split('-').next().unwrap_or_default().to_owned(),
+            caches: model.cache_form(),
+            weights: Weights::of(&path),
+            rows: Form::rows(&model),
+        };
         let notes = [Some(format!("OpenVINO {version}")), note, Some(cache)].into_iter().flatten().collect();
-        self.loaded = Some((model, sizes, notes));
+        self.loaded = Some((model, sizes, notes, form));
         Ok(())
     }
 
     fn build(self: Box<Self>) -> Result<Box<dyn Engine>> {
-        let (mut model, sizes, notes) =
+        let (model, sizes, notes, form) =
             self.loaded.ok_or_else(|| Error::new(code::CLOSED, "the model was not loaded before build"))?;
         let o = self.options;
         let facts = Backend::facts(&model);
@@ -99,13 +110,12 @@ impl Builder for Runtime {
         let limits = Limits { window, vocabulary, filler: filler.clone() };
         let log = scheduler.log();
         let block_tokens = u32::try_from(facts.block_tokens).unwrap_or(u32::MAX);
-        let computes = model.property(c"INFERENCE_PRECISION_HINT").unwrap_or_else(|_| "unknown".to_owned());
         let facts = Facts {
             tasks,
             sequences,
             rows: o.rows,
             device: o.device,
-            precision: format!("{computes} inference, {} KV cache", model.cache_type()),
+            precision: format!("{} inference, {} KV cache", form.computes, form.dtype),
             block_tokens: facts.block_tokens,
             notes,
         };
@@ -113,7 +123,7 @@ impl Builder for Runtime {
         let meter = Meter::new(self.worker, lookup.is_some());
         let generations = Generations::new(Box::new(model), scheduler, limits, lookup);
         let batch = Serial::new(Batched::new(generations, facts, meter, self.worker), o.max_waiting);
-        Ok(Box::new(Whole { batch, log, filler, block_tokens }))
+        Ok(Box::new(Whole { batch, log, filler, block_tokens, form }))
     }
 }
 

@@ -42,6 +42,10 @@ impl Batched {
     pub(crate) fn new(generations: Generations, facts: Facts, meter: Meter, worker: Worker) -> Batched {
         Batched { generations, facts, meter, worker }
     }
+
+    pub(crate) fn generations(&mut self) -> &mut Generations {
+        &mut self.generations
+    }
 }
 
 impl SerialEngine for Batched {

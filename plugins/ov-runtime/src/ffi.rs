@@ -17,11 +17,11 @@ use cascadia_ov_base::shim::LoadError;
 use cascadia_ov_base::text::{RawText, Text, text};
 
 #[cfg(test)]
-mod live;
+pub(crate) mod live;
 #[cfg(test)]
 mod tests;
 
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 
 #[repr(C)]
 struct RawProperty {
@@ -104,6 +104,10 @@ cascadia_ov_base::functions! {
         ovr_bind(*mut c_void, *const RawBatch, *mut RawText) -> c_int;
         ovr_infer(*mut c_void, *mut RawLogits, *mut RawText) -> c_int;
         ovr_copy_block(*mut c_void, usize, usize, *mut RawText) -> c_int;
+        ovr_cache_form(*const c_void, *mut RawText);
+        ovr_rows_bytes(*const c_void, usize) -> usize;
+        ovr_read_rows(*const c_void, usize, usize, *mut c_char, usize, *mut RawText) -> c_int;
+        ovr_write_rows(*mut c_void, usize, usize, *const c_char, usize, *mut RawText) -> c_int;
         ovr_fill_block(*mut c_void, usize, u8, *mut RawText) -> c_int;
     }
 }
@@ -270,6 +274,37 @@ impl Model {
     pub(crate) fn copy_block(&mut self, from: usize, to: usize) -> Result<(), String> {
         // SAFETY: as in `property`; the shim checks both numbers.
         text(|err| unsafe { (self.shim.call.ovr_copy_block)(self.at.as_ptr(), from, to, err) }).map(drop)
+    }
+
+    /// Types and shapes of a block's caches, in the order of its bytes.
+    pub(crate) fn cache_form(&self) -> String {
+        let mut form = Text::new();
+        // SAFETY: as in `cache_type`.
+        unsafe { (self.shim.call.ovr_cache_form)(self.at.as_ptr(), form.raw()) };
+        form.into_string()
+    }
+
+    /// Bytes of the first `rows` positions of a block.
+    pub(crate) fn rows_bytes(&self, rows: usize) -> usize {
+        // SAFETY: the model lives as long as `self`; numbers only.
+        unsafe { (self.shim.call.ovr_rows_bytes)(self.at.as_ptr(), rows) }
+    }
+
+    /// Reads the first `rows` positions of a block; `to` is as long as [`Model::rows_bytes`] says, or it is refused.
+    pub(crate) fn read_rows(&self, block: usize, rows: usize, to: &mut [u8]) -> Result<(), String> {
+        let (at, bytes) = (to.as_mut_ptr().cast(), to.len());
+        // SAFETY: as in `property`, but that nothing is written in the model; the shim checks numbers and length, and
+        // writes no more than `bytes`.
+        text(|err| unsafe { (self.shim.call.ovr_read_rows)(self.at.as_ptr(), block, rows, at, bytes, err) })
+            .map(drop)
+    }
+
+    /// Writes the first `rows` positions of a block, as [`Model::read_rows`] gave them.
+    pub(crate) fn write_rows(&mut self, block: usize, rows: usize, from: &[u8]) -> Result<(), String> {
+        let (at, bytes) = (from.as_ptr().cast(), from.len());
+        // SAFETY: as in `property`; the shim checks numbers and length, and reads no more than `bytes`.
+        text(|err| unsafe { (self.shim.call.ovr_write_rows)(self.at.as_ptr(), block, rows, at, bytes, err) })
+            .map(drop)
     }
 
     /// Fills a block with a byte, in all layers.

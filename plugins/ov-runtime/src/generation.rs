@@ -5,7 +5,7 @@ use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, GrammarKind, Task};
 use cascadia_sampling::{Choice, Refused, Row, Sampler, Scratch, score};
 
-use crate::asked::{seed, settings};
+use crate::asked::settings;
 use crate::backend::Logits;
 use crate::masks::Masker;
 use crate::tray::{End, Tray};
@@ -52,24 +52,39 @@ pub(crate) struct Rows<'a> {
 }
 
 impl Generation {
-    /// For a task of at most `most` tokens, prompt included.
+    /// For a task of at most `most` tokens, prompt included; `seed` where it names none.
     ///
     /// # Errors
     /// The sampler refuses a value.
-    pub(crate) fn new(task: &Task, most: usize, vocabulary: usize) -> Result<Generation, Refused> {
+    pub(crate) fn new(task: &Task, most: usize, vocabulary: usize, seed: u64) -> Result<Generation, Refused> {
         let generated_from =
             usize::try_from(task.generated_from).unwrap_or(usize::MAX).min(task.tokens.len());
-        let settings = settings(task, seed(task));
+        let settings = settings(task, seed);
         Ok(Generation {
             task: task.id,
             sampler: Sampler::new(settings, vocabulary, &task.tokens, generated_from)?,
-            prompt: task.tokens.len(),
+            prompt: generated_from,
             left: most - task.tokens.len().min(most),
             cached: None,
             told: false,
             prompt_logprobs: task.prompt_logprobs.map(|_| vec![f32::NAN]),
             masked: (task.grammar.0 == GrammarKind::Mask).then(Masked::default),
         })
+    }
+
+    /// It came from elsewhere with so many positions: of its prompt nothing more is told, and these were not computed here.
+    pub(crate) fn moved(self, positions: usize) -> Generation {
+        Generation { cached: Some(positions.min(self.prompt)), prompt_logprobs: None, ..self }
+    }
+
+    /// Start of its random numbers.
+    pub(crate) fn seed(&self) -> u64 {
+        self.sampler.settings().seed
+    }
+
+    /// Whether the host says which tokens may come.
+    pub(crate) fn is_masked(&self) -> bool {
+        self.masked.is_some()
     }
 
     /// Says which masks it needs for its part of a step.

@@ -11,15 +11,18 @@ use cascadia_batching::{Entry, Id, Load, NoDrafts, Outcome, Refused, Scheduler, 
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, Result, Task};
 
-use crate::asked::Limits;
+use crate::asked::{Limits, seed};
 use crate::backend::Backend;
 use crate::generation::{Generation, Rows, Tools};
 use crate::masks::Masker;
 use crate::speculate::Lookup;
 use crate::tray::{End, Tray};
 
+mod moving;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use moving::Kept;
 
 /// So many turns that fail one after the other, and the engine as a whole has failed.
 const FAILURES: u32 = 3;
@@ -98,22 +101,27 @@ impl Generations {
     /// Why it cannot be done; nothing of it is kept.
     pub(crate) fn add(&mut self, task: Task, now_ns: u64) -> Result<()> {
         let most = self.limits.most(&task);
-        let generation =
-            Generation::new(&task, most, self.limits.vocabulary).map_err(|e| Error::config(e.to_string()))?;
+        let generation = Generation::new(&task, most, self.limits.vocabulary, seed(&task))
+            .map_err(|e| Error::config(e.to_string()))?;
         let id = task.id;
-        let entry = Entry {
-            id: Id(id),
+        let entry = self.entry(task);
+        self.scheduler.add(entry, now_ns).map_err(refused)?;
+        self.living.insert(id, generation);
+        Ok(())
+    }
+
+    /// What the scheduler is told of a task.
+    fn entry(&self, task: Task) -> Entry {
+        Entry {
+            id: Id(task.id),
             generated_from: usize::try_from(task.generated_from).unwrap_or(usize::MAX).min(task.tokens.len()),
+            most: self.limits.most(&task),
             tokens: task.tokens,
-            most,
             scope: Arc::new(Scope { salt: task.cache_salt, adapter: task.adapter }),
             priority: task.priority,
             deadline_ns: task.deadline_ns.unwrap_or(0),
             score: task.prompt_logprobs.is_some(),
-        };
-        self.scheduler.add(entry, now_ns).map_err(refused)?;
-        self.living.insert(id, generation);
-        Ok(())
+        }
     }
 
     /// Ends a task: its blocks are free for the next turn. False where it has ended.

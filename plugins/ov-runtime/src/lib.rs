@@ -16,6 +16,7 @@ mod memory;
 mod meter;
 mod options;
 mod speculate;
+mod state;
 mod tray;
 mod warm;
 mod whole;
@@ -37,7 +38,7 @@ impl Plugin for OvRuntime {
     }
 
     fn extensions() -> &'static [&'static str] {
-        &[ids::KV_EVENTS, ids::TOKEN_MASK]
+        &[ids::KV_EVENTS, ids::TOKEN_MASK, ids::KV_STATE]
     }
 
     fn builder(engine: &str, worker: Worker) -> Result<Box<dyn Builder>> {

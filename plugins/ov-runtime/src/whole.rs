@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use cascadia_batching::{Change, Event, Log};
 use cascadia_plugin_api::sdk::{
-    Card, Engine, Error, Extensions, KvChange, KvEvent, KvEvents, KvTier, Load, MaskFiller, Next, Progress,
-    Result, Serial, Sink, Task, TokenMask,
+    Card, Engine, Error, Extensions, KvChange, KvEvent, KvEvents, KvReader, KvState, KvTier, KvWriter, Load,
+    MaskFiller, Next, Progress, Result, Serial, Sink, Task, TokenMask,
 };
 
 use crate::engine::Batched;
 use crate::masks::Filler;
+use crate::state::{self, Form};
 
 /// See the file.
 pub(crate) struct Whole {
@@ -19,6 +20,8 @@ pub(crate) struct Whole {
     pub(crate) filler: Filler,
     /// Tokens of a block.
     pub(crate) block_tokens: u32,
+    /// What a state must be like.
+    pub(crate) form: Form,
 }
 
 impl Engine for Whole {
@@ -51,7 +54,12 @@ impl Engine for Whole {
     }
 
     fn extensions(&self) -> Extensions<'_> {
-        Extensions { kv_events: Some(self), token_mask: Some(self), ..Extensions::default() }
+        Extensions {
+            kv_events: Some(self),
+            token_mask: Some(self),
+            kv_state: Some(self),
+            ..Extensions::default()
+        }
     }
 }
 
@@ -89,5 +97,15 @@ impl KvEvents for Whole {
 impl TokenMask for Whole {
     fn attach(&self, filler: MaskFiller) -> Result<()> {
         self.filler.set(filler).map_err(|_| Error::config("a filler is attached already"))
+    }
+}
+
+impl KvState for Whole {
+    fn save(&self, task: u64, out: &mut KvWriter) -> Result<()> {
+        state::save(&self.batch, &self.form, task, out)
+    }
+
+    fn restore(&self, task: Task, state: &KvReader<'_>) -> Result<()> {
+        state::restore(&self.batch, &self.form, task, state)
     }
 }

@@ -41,6 +41,8 @@ impl Scheduler {
         sequence.table.extend((0..fresh).map_while(|_| self.store.take()));
         sequence.computed = (self.hits.len() * size).min(length - 1);
         sequence.named = self.hits.len();
+        self.stays += 1;
+        sequence.stay = self.stays;
         if !sequence.admitted {
             sequence.admitted = true;
             self.load.query_tokens += length as u64;

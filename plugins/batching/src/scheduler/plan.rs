@@ -9,9 +9,10 @@ impl Scheduler {
     /// The next step, or none where nothing lives. `now_ns` never goes back. A step that is still out is abandoned.
     ///
     /// Sequences whose deadline has passed are ended first. When a sequence that decodes needs a block and there is none,
-    /// the last in order gives way.
+    /// the last in order gives way; before it, states that are on their way.
     pub fn plan(&mut self, now_ns: u64, drafts: &mut dyn Drafts) -> Option<&Batch> {
         self.abandon();
+        self.sweep();
         self.store.now_ns = now_ns;
         self.admitted.clear();
         self.expire(now_ns);
@@ -55,7 +56,7 @@ impl Scheduler {
             } else if self.make_ready(slot) {
                 self.turn.push(slot);
                 place += 1;
-            } else {
+            } else if !self.revoke() {
                 // Maybe the one that asks; never one that was asked before it.
                 self.preempt_last();
             }
@@ -154,6 +155,8 @@ impl Scheduler {
                             next += 1;
                             continue;
                         }
+                        // Where none runs there is room, but for states on their way.
+                        Entrance::NoRoom if self.running.is_empty() && self.revoke() => continue,
                         Entrance::NoRoom => {
                             open = false;
                             continue;

@@ -2,6 +2,7 @@
 
 mod backend;
 mod check;
+mod moving;
 mod order;
 mod parts;
 mod replay;

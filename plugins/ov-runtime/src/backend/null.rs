@@ -107,4 +107,26 @@ impl Backend for Null {
             infer: Duration::ZERO,
         })
     }
+
+    fn rows_bytes(&self, rows: usize) -> usize {
+        rows * 8
+    }
+
+    fn read_rows(&self, block: u32, rows: usize, to: &mut [u8]) -> Result<(), String> {
+        assert!(rows <= self.block && to.len() == rows * 8);
+        let from = block as usize * self.block;
+        for (cell, place) in self.cells[from..from + rows].iter().zip(to.chunks_exact_mut(8)) {
+            place.copy_from_slice(&cell.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn write_rows(&mut self, block: u32, rows: usize, from: &[u8]) -> Result<(), String> {
+        assert!(rows <= self.block && from.len() == rows * 8);
+        let to = block as usize * self.block;
+        for (cell, bytes) in self.cells[to..to + rows].iter_mut().zip(from.chunks_exact(8)) {
+            *cell = i64::from_le_bytes(bytes.try_into().unwrap());
+        }
+        Ok(())
+    }
 }

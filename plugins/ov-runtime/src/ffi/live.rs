@@ -9,7 +9,7 @@ use cascadia_ov_base::system::System;
 use std::path::PathBuf;
 
 /// `<|im_start|>` ... of "What is the capital of France?" with SmolLM2's template and system prompt.
-const FRANCE: [i64; 37] = [
+pub(crate) const FRANCE: [i64; 37] = [
     1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182,
     2, 198, 1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198,
 ];
@@ -21,7 +21,7 @@ fn beside() -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf()
 }
 
-fn shim() -> Arc<Shim> {
+pub(crate) fn shim() -> Arc<Shim> {
     let beside = beside();
     let search = locate::Search { explicit: None, beside: &beside, site_packages: &[], cache: Path::new("") };
     let core = locate::core(&search).unwrap();
@@ -30,7 +30,7 @@ fn shim() -> Arc<Shim> {
 }
 
 /// SmolLM2 as `ov-ir` compiles it; made once.
-fn smol() -> PathBuf {
+pub(crate) fn smol() -> PathBuf {
     let source = beside().join("../models/SmolLM2-135M-Instruct.Q4_1.gguf").canonicalize().unwrap();
     let request = cascadia_ov_ir::Request {
         source,
@@ -60,7 +60,7 @@ fn what_was_in_a_block_before_does_not_show_in_the_devices_own_precision() {
     assert_eq!(answer(0xff), answer(0));
 }
 
-fn exact() -> Vec<(String, String)> {
+pub(crate) fn exact() -> Vec<(String, String)> {
     [
         ("INFERENCE_PRECISION_HINT", "f32"),
         ("KV_CACHE_PRECISION", "f32"),

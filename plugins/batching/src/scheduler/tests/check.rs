@@ -22,6 +22,10 @@ impl Scheduler {
                 refs[*block as usize] += 1;
             }
         }
+        for block in self.reserved.iter().flat_map(|state| &state.blocks) {
+            refs[*block as usize] += 1;
+            assert!(!self.store.index.names(*block), "a reserved block is indexed");
+        }
         let pool = &self.store.pool;
         let free: BTreeSet<u32> = pool.free_blocks().iter().copied().collect();
         let cached: BTreeSet<u32> = pool.cached_blocks().into_iter().collect();

@@ -163,11 +163,16 @@ fn a_state_that_has_no_room_or_leaves_nothing_to_compute_is_refused() {
     let mut scheduler = started(entry(1, &[1; 7], 50));
     let mut other = entry(2, &[2; 60], 2);
     other.generated_from = 10;
-    assert_eq!(scheduler.restore(other.clone(), 59, 1), Err(Refused::NoRoom { needed: 15, available: 14 }));
+    assert_eq!(scheduler.reserve(&other, 59).err(), Some(Refused::NoRoom { needed: 15, available: 14 }));
     other.tokens.truncate(56);
-    assert!(matches!(scheduler.restore(other.clone(), 56, 1), Err(Refused::Invalid(_))));
-    assert_eq!(scheduler.restore(other, 55, 1).map(<[u32]>::len), Ok(14));
+    assert!(matches!(scheduler.reserve(&other, 56), Err(Refused::Invalid(_))));
+    let ticket = scheduler.reserve(&other, 55).unwrap();
+    assert_eq!(scheduler.reserved(&ticket).map(<[u32]>::len), Some(14));
     assert_eq!(scheduler.load().held, 16);
+    other.tokens.truncate(20);
+    assert!(matches!(scheduler.restore(ticket, other, 19, 1), Err(Refused::Invalid(_))));
+    scheduler.sweep();
+    assert_eq!(scheduler.load().held, 2);
 }
 
 #[test]
@@ -204,7 +209,9 @@ fn drafts_leave_rows_to_prompts() {
 #[test]
 fn a_restored_prompt_is_scored_behind_its_positions_only() {
     let mut scheduler = Scheduler::new(limits()).unwrap();
-    scheduler.restore(Entry { score: true, ..entry(1, &[1; 10], 5) }, 5, 1).unwrap();
+    let entry = Entry { score: true, ..entry(1, &[1; 10], 5) };
+    let ticket = scheduler.reserve(&entry, 5).unwrap();
+    scheduler.restore(ticket, entry, 5, 1).unwrap();
     scheduler.preempt_last();
     let part = scheduler.plan(1, &mut NoDrafts).unwrap().parts[0];
     assert_eq!((part.past, part.rows, part.scored_from, part.scored), (0, 8, 5, 3));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::backend::{self, Backend};
 use super::replay::Replay;
-use crate::{Drafts, Entry, Id, Limits, Outcome, Refused, Scheduler};
+use crate::{Drafts, Entry, Id, Limits, Outcome, Refused, Scheduler, Ticket};
 
 pub(super) struct Rig {
     pub(super) scheduler: Scheduler,
@@ -13,6 +13,7 @@ pub(super) struct Rig {
     pub(super) now_ns: u64,
     pub(super) guess: Guess,
     pub(super) live: BTreeMap<Id, Wanted>,
+    pub(super) coming: Vec<Coming>,
     /// Whole texts of those that ended.
     pub(super) done: BTreeMap<Id, Vec<u32>>,
     pub(super) expired: Vec<Id>,
@@ -21,6 +22,13 @@ pub(super) struct Rig {
     pub(super) answers: Vec<u32>,
     pub(super) steps: usize,
     pub(super) rows: usize,
+}
+
+/// A state on its way.
+pub(super) struct Coming {
+    pub(super) ticket: Ticket,
+    entry: Entry,
+    content: Vec<u32>,
 }
 
 pub(super) struct Wanted {
@@ -58,6 +66,7 @@ impl Rig {
             now_ns: 1,
             guess: Guess { most: 0, wrong: 0, state: 7 },
             live: BTreeMap::new(),
+            coming: Vec::new(),
             done: BTreeMap::new(),
             expired: Vec::new(),
             cached: BTreeMap::new(),
@@ -193,6 +202,16 @@ impl Rig {
     /// Moves a running sequence to a new name, with its blocks, as if to another engine. False where it does not run or
     /// there is no room.
     pub(super) fn migrate(&mut self, id: Id, to: Id) -> bool {
+        if !self.send(id, to) {
+            return false;
+        }
+        self.arrive(self.coming.len() - 1);
+        self.live.contains_key(&to)
+    }
+
+    /// Ends a running sequence and reserves blocks for its state under a new name. False where it does not run or there is
+    /// no room.
+    pub(super) fn send(&mut self, id: Id, to: Id) -> bool {
         let Some(state) = self.scheduler.state(id) else { return false };
         let content = self.backend.export(state.blocks, state.positions);
         let wanted = &self.live[&id];
@@ -204,19 +223,39 @@ impl Rig {
         entry.score = false;
         let positions = state.positions;
         self.cancel(id);
-        let moved = match self.scheduler.restore(entry.clone(), positions, self.now_ns) {
-            Ok(blocks) => {
-                self.backend.import(blocks, &content);
-                true
-            }
-            Err(Refused::NoRoom { .. }) => false,
+        let ticket = match self.scheduler.reserve(&entry, positions) {
+            Ok(ticket) => ticket,
+            Err(Refused::NoRoom { .. }) => return false,
             Err(other) => panic!("{other}"),
         };
-        if moved {
-            self.want(entry);
+        self.check();
+        self.coming.push(Coming { ticket, entry, content });
+        true
+    }
+
+    /// One of the states that are on their way has come, and runs if its blocks and a place are still to be had.
+    pub(super) fn arrive(&mut self, place: usize) {
+        if self.coming.is_empty() {
+            return;
+        }
+        let Coming { ticket, entry, content } = self.coming.remove(place % self.coming.len());
+        if let Some(blocks) = self.scheduler.reserved(&ticket) {
+            self.backend.import(blocks, &content);
+        }
+        match self.scheduler.restore(ticket, entry.clone(), content.len(), self.now_ns) {
+            Ok(()) => self.want(entry),
+            Err(Refused::NoRoom { .. }) => {}
+            Err(other) => panic!("{other}"),
         }
         self.check();
-        moved
+    }
+
+    /// One of the states that are on their way does not come.
+    pub(super) fn lose(&mut self, place: usize) {
+        if !self.coming.is_empty() {
+            self.coming.remove(place % self.coming.len());
+            self.check();
+        }
     }
 
     pub(super) fn check(&mut self) {

@@ -14,6 +14,10 @@ enum Act {
     Cancel(usize),
     CancelWhileOut(usize),
     Migrate(usize),
+    /// A state sets out; one arrives; one does not.
+    Send(usize),
+    Arrive(usize),
+    Lose(usize),
     Step(usize),
     Fail,
     Forget,
@@ -49,6 +53,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => (0..8_usize).prop_map(Act::Cancel),
         1 => (0..8_usize).prop_map(Act::CancelWhileOut),
         1 => (0..8_usize).prop_map(Act::Migrate),
+        1 => (0..8_usize).prop_map(Act::Send),
+        1 => (0..8_usize).prop_map(Act::Arrive),
+        1 => (0..8_usize).prop_map(|at| if at > 4 { Act::Lose(at) } else { Act::Arrive(at) }),
         8 => (1..5_usize).prop_map(Act::Step),
         1 => Just(Act::Fail),
         1 => prop::bool::weighted(0.2).prop_map(|forget| if forget { Act::Forget } else { Act::Fail }),
@@ -115,6 +122,13 @@ fn walk(rig: &mut Rig, acts: &[Act]) {
                     rig.migrate(from, Id(id));
                 }
             }
+            Act::Send(place) => {
+                if let Some(from) = one(rig, *place) {
+                    rig.send(from, Id(id));
+                }
+            }
+            Act::Arrive(place) => rig.arrive(*place),
+            Act::Lose(place) => rig.lose(*place),
             Act::Step(steps) => {
                 for _ in 0..*steps {
                     rig.step();
@@ -130,6 +144,9 @@ fn walk(rig: &mut Rig, acts: &[Act]) {
             }
             Act::Wait(time) => rig.now_ns += time,
         }
+    }
+    while !rig.coming.is_empty() {
+        rig.arrive(0);
     }
 }
 
