@@ -23,6 +23,8 @@ mod rows;
 use pool::Pool;
 
 #[cfg(test)]
+mod live;
+#[cfg(test)]
 mod tests;
 
 /// So many failures one after the other, and the draft model is left alone.

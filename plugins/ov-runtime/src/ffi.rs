@@ -17,7 +17,7 @@ use cascadia_ov_base::shim::LoadError;
 use cascadia_ov_base::text::{RawText, Text, text};
 
 #[cfg(test)]
-mod live;
+pub(crate) mod live;
 #[cfg(test)]
 mod tests;
 

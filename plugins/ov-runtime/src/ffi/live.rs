@@ -7,7 +7,7 @@ use cascadia_ov_base::system::System;
 use std::path::PathBuf;
 
 /// `<|im_start|>` ... of "What is the capital of France?" with SmolLM2's template and system prompt.
-const FRANCE: [i64; 37] = [
+pub(crate) const FRANCE: [i64; 37] = [
     1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182,
     2, 198, 1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198,
 ];
@@ -68,7 +68,7 @@ fn exact() -> Vec<(String, String)> {
     .into()
 }
 
-fn open(blocks: usize) -> Model {
+pub(crate) fn open(blocks: usize) -> Model {
     let mut model = Model::open(&shim(), &smol(), "CPU", &exact()).unwrap();
     model.allocate(blocks).unwrap();
     model
