@@ -156,6 +156,7 @@ impl Draft {
         let decoding = scheduler.decoding().count();
         // What a turn in which all guesses hold leaves to read.
         let near = self.worth.most() + 2;
+        let mut reads = 0;
         let mut asks: Vec<Ask<'a>> = Vec::new();
         for Decoding { id, tokens, room } in scheduler.decoding() {
             // The last guess is never read.
@@ -164,12 +165,14 @@ impl Draft {
             let computed = known.map_or(0, |known| known.computed);
             let mut habit = known.map_or_else(|| self.worth.habit(), |known| known.habit);
             let rows = tokens.len() - computed;
-            let lag = if rows > near { rows } else { 0 };
+            // What others read in this turn is not lent yet.
+            let lag = if rows > near { reads + rows } else { 0 };
             let count = self.worth.count(&mut habit, decoding, lag, room);
             if let Some(known) = self.known.get_mut(&id.0) {
                 known.habit = habit;
             }
             if count > 0 {
+                reads += if rows > near { rows } else { 0 };
                 asks.push(Ask { id: id.0, tokens, count, rows });
                 let new = Known { table: Vec::new(), computed: 0, base: 0, guesses: Vec::new(), habit };
                 self.known.entry(id.0).or_insert(new);

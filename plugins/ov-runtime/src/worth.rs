@@ -20,8 +20,8 @@ const WEIGHT: f32 = 0.125;
 const FORGETS: f32 = 1.0 / 256.0;
 /// Share of the time that may be lost.
 const INCOME: f64 = 0.01;
-/// Most seconds in the purse, and what it begins with.
-const FULL: f64 = 0.25;
+/// Most in the purse, and what it begins with, in plain steps of one generation.
+const FULL: f64 = 32.0;
 /// A token must become so much cheaper before guessing begins; it goes on until it is not cheaper at all.
 const BEGIN: f64 = 0.95;
 /// So many turns with guesses, and one without, which tells what a plain step costs now.
@@ -47,7 +47,10 @@ pub(crate) struct Worth {
     pub(crate) model: Costs,
     /// Of one guess for each; nothing where guesses are free.
     pub(crate) draft: Option<Costs>,
+    /// Seconds.
     purse: f64,
+    /// Of these, what was spent on reading texts and is neither saved nor written off yet.
+    lent: f64,
     empty: bool,
     /// Turns with guesses since the last one without.
     guessed: u32,
@@ -89,7 +92,8 @@ impl Worth {
             most,
             model: Costs::default(),
             draft: draft.then(Costs::default),
-            purse: FULL,
+            purse: f64::INFINITY,
+            lent: 0.0,
             empty: false,
             guessed: 0,
             usual: UNKNOWN,
@@ -111,12 +115,19 @@ impl Worth {
         if self.policy == Policy::Always {
             return true;
         }
-        self.empty = self.purse < 0.0 || (self.empty && self.purse < FULL / 2.0);
+        let full = self.full();
+        self.purse = self.purse.min(full);
+        self.empty = self.purse < 0.0 || (self.empty && self.purse < full / 2.0);
         if self.guessed >= PLAIN {
             self.guessed = 0;
             return false;
         }
         !self.empty
+    }
+
+    /// Most seconds in the purse; a model whose steps were never measured has fast ones.
+    fn full(&self) -> f64 {
+        FULL * self.model.of(1).unwrap_or(0.001)
     }
 
     /// Guesses for a generation among so many that decode. `lag`: tokens of its text that the draft model has yet to read
@@ -129,7 +140,8 @@ impl Worth {
         let best = self.best(habit, decoding, most);
         let (count, gain) = best.unwrap_or((0, 0.0));
         let reading = if lag == 0 { 0.0 } else { self.draft.as_ref().and_then(|d| d.of(lag)).unwrap_or(0.0) };
-        habit.on = count > 0 && gain * room.min(SERVES) as f64 > reading;
+        let pays = gain * room.min(SERVES) as f64 > reading && reading <= self.purse - self.lent;
+        habit.on = count > 0 && (lag == 0 || pays);
         if habit.on {
             return count;
         }
@@ -162,8 +174,9 @@ impl Worth {
     }
 
     /// Reading a text into the draft model took so long; what its guesses save pays for it, and the purse the rest in the end.
-    pub(crate) fn lend(&self, habit: &mut Habit, seconds: f64) {
+    pub(crate) fn lend(&mut self, habit: &mut Habit, seconds: f64) {
         habit.debt += seconds;
+        self.lent += seconds;
     }
 
     /// Of so many guesses so many held; all behind the first that did not were in vain and say nothing.
@@ -178,6 +191,7 @@ impl Worth {
     pub(crate) fn end(&mut self, habit: &Habit) {
         self.usual += WEIGHT * (habit.share - self.usual);
         self.purse -= habit.debt;
+        self.lent = (self.lent - habit.debt).max(0.0);
     }
 
     /// Settles a turn. `debtors` are those that guessed.
@@ -195,12 +209,13 @@ impl Worth {
                 for habit in debtors.filter(|habit| habit.debt > 0.0) {
                     let paid = gain.clamp(0.0, habit.debt);
                     habit.debt -= paid;
+                    self.lent = (self.lent - paid).max(0.0);
                     gain -= paid;
                 }
                 self.purse += gain;
             }
         }
-        self.purse = self.purse.min(FULL);
+        self.purse = self.purse.min(self.full());
         // Chunks of prompts are priced otherwise.
         if turn.rows == n + turn.guesses && n > 0 {
             self.model.learn(turn.rows, turn.infer);
