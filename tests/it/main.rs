@@ -33,6 +33,7 @@ mod ov_genai_exact;
 mod ov_genai_rounds;
 mod ov_genai_stateful;
 mod ov_runtime;
+mod ov_runtime_draft;
 mod ov_runtime_exact;
 mod ov_runtime_rounds;
 mod ov_runtime_state;

@@ -41,4 +41,4 @@ pub use entry::{Entry, Id, Refused, Scope};
 pub use events::{Change, Event, Log};
 pub use limits::{Impossible, Limits};
 pub use load::{Admitted, Load};
-pub use scheduler::{Scheduler, State, Ticket};
+pub use scheduler::{Decoding, Scheduler, State, Ticket};

@@ -61,6 +61,17 @@ pub struct Scheduler {
     drafts: Vec<u32>,
 }
 
+/// A sequence that gets one token from the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decoding<'a> {
+    /// The sequence.
+    pub id: Id,
+    /// Its tokens; all but the last are computed.
+    pub tokens: &'a [u32],
+    /// Most drafts that can be of use to it: one token comes after the last of them.
+    pub room: usize,
+}
+
 impl Scheduler {
     /// An empty scheduler.
     ///
@@ -135,6 +146,17 @@ impl Scheduler {
     #[must_use]
     pub fn tokens(&self, id: Id) -> Option<&[u32]> {
         Some(&self.at(*self.by_id.get(&id)?).tokens)
+    }
+
+    /// Those that decode, in their order, for who guesses for all of them ahead of the plan. The plan may still make one of
+    /// them give way or end it.
+    pub fn decoding(&self) -> impl Iterator<Item = Decoding<'_>> {
+        let running = self.running.iter().map(|(_, slot)| self.at(*slot));
+        running.filter(|sequence| sequence.decodes()).map(|sequence| Decoding {
+            id: sequence.id,
+            tokens: &sequence.tokens,
+            room: sequence.most - sequence.tokens.len() - 1,
+        })
     }
 
     /// Sequences that the last plan ended because their deadline had passed.

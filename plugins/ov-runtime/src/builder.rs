@@ -14,27 +14,33 @@ use cascadia_plugin_api::sdk::{Builder, Engine, Error, Level, Progress, Result, 
 
 use crate::asked::Limits;
 use crate::backend::Backend;
+use crate::draft::Draft;
 use crate::engine::{Batched, Facts};
 use crate::ffi::{Model, Shim};
 use crate::generations::Generations;
+use crate::guess::Guesses;
 use crate::masks::Filler;
 use crate::memory::{self, Needs, Sizes};
 use crate::meter::Meter;
-use crate::options::Options;
+use crate::options::{Options, Proposer};
 use crate::speculate::Lookup;
 use crate::state::{Form, Weights};
 use crate::whole::Whole;
+use crate::worth::Worth;
+
+mod draft;
 
 /// Builds one engine.
 pub(crate) struct Runtime {
     worker: Worker,
     options: Options,
     loaded: Option<(Model, Sizes, Vec<String>, Form)>,
+    draft: Option<draft::Loaded>,
 }
 
 impl Runtime {
     pub(crate) fn new(worker: Worker) -> Runtime {
-        Runtime { worker, options: Options::default(), loaded: None }
+        Runtime { worker, options: Options::default(), loaded: None, draft: None }
     }
 }
 
@@ -57,7 +63,7 @@ impl Builder for Runtime {
             Model::open(&shim, &path.join(XML), &self.options.device, &properties).map_err(failed)?;
         let facts = Backend::facts(&model);
         let sizes = self.options.cache.sizes(Needs {
-            context: context(&self.options, &path),
+            context: context(self.options.keep.context_length, &path),
             sequences: self.options.sequences.min(self.options.rows),
             block_tokens: facts.block_tokens,
             block_bytes: facts.block_bytes,
@@ -65,6 +71,11 @@ impl Builder for Runtime {
         })?;
         model.allocate(sizes.blocks).map_err(|e| Error::new(code::OUT_OF_MEMORY, e))?;
         progress.report("model", 2, 2)?;
+        if let Proposer::Model(path) = &self.options.proposer {
+            let positions = sizes.blocks.saturating_mul(facts.block_tokens);
+            let beside = draft::Beside { path: &shard.path, vocabulary: facts.vocabulary, positions };
+            self.draft = Some(draft::load(&shim, path, &beside, &self.options, progress)?);
+        }
         let cache = format!(
             "KV cache of {} blocks of {} tokens, {} MB in all, taken as they are used",
             sizes.blocks,
@@ -81,7 +92,9 @@ impl Builder for Runtime {
             weights: Weights::of(&path),
             rows: Form::rows(&model),
         };
-        let notes = [Some(format!("OpenVINO {version}")), note, Some(cache)].into_iter().flatten().collect();
+        let drafted = self.draft.as_ref().map(|draft| draft.note.clone());
+        let notes = [Some(format!("OpenVINO {version}")), note, Some(cache), drafted];
+        let notes = notes.into_iter().flatten().collect();
         self.loaded = Some((model, sizes, notes, form));
         Ok(())
     }
@@ -119,18 +132,26 @@ impl Builder for Runtime {
             block_tokens: facts.block_tokens,
             notes,
         };
-        let lookup = o.lookup.map(|(most, ngram)| Lookup::new(most, ngram));
-        let meter = Meter::new(self.worker, lookup.is_some());
-        let generations = Generations::new(Box::new(model), scheduler, limits, lookup);
+        let worth = |costs| Worth::new(o.policy, o.proposed, costs);
+        let guesses = match (self.draft, o.proposer) {
+            (Some(draft::Loaded { model, sizes, .. }), _) => {
+                Guesses::Draft(Box::new(Draft::new(Box::new(model), sizes, worth(true))))
+            }
+            (None, Proposer::Prompt(ngram)) => Guesses::Lookup(Box::new(Lookup::new(ngram, worth(false)))),
+            (None, _) => Guesses::No,
+        };
+        let drafted = matches!(guesses, Guesses::Draft(_));
+        let meter = Meter::new(self.worker, !matches!(guesses, Guesses::No), drafted);
+        let generations = Generations::new(Box::new(model), scheduler, limits, guesses);
         let batch = Serial::new(Batched::new(generations, facts, meter, self.worker), o.max_waiting);
         Ok(Box::new(Whole { batch, log, filler, block_tokens, form }))
     }
 }
 
-/// Most tokens that the model takes, as far as anyone says.
-fn context(options: &Options, folder: &Path) -> Option<usize> {
-    if options.keep.context_length > 0 {
-        return Some(options.keep.context_length as usize);
+/// Most tokens that the model takes, as far as anyone says; 0: nobody asked for a length.
+fn context(asked: u32, folder: &Path) -> Option<usize> {
+    if asked > 0 {
+        return Some(asked as usize);
     }
     // A network of another maker has none of our manifests, and says nothing of it.
     let manifest = folder.join(MANIFEST).is_file().then(|| Manifest::open(folder).ok()).flatten()?;

@@ -8,7 +8,9 @@ use cascadia_plugin_api::sdk::{
 };
 
 use crate::asked::Limits;
+use crate::draft::Sizes;
 use crate::generations::Generations;
+use crate::guess::Guesses;
 use crate::meter::Meter;
 use crate::warm;
 
@@ -46,6 +48,13 @@ impl Batched {
     pub(crate) fn generations(&mut self) -> &mut Generations {
         &mut self.generations
     }
+
+    fn tell(&mut self) {
+        self.meter.load(&self.generations.load());
+        if let Guesses::Draft(draft) = self.generations.guesses() {
+            self.meter.draft_blocks(draft.blocks());
+        }
+    }
 }
 
 impl SerialEngine for Batched {
@@ -62,10 +71,21 @@ impl SerialEngine for Batched {
     fn warmup(&mut self, progress: &Progress) -> Result<()> {
         let Facts { sequences, rows, .. } = self.facts;
         let blocks = self.generations.load().blocks;
-        warm::up(self.generations.backend(), sequences, rows, blocks, &mut |done, total| {
-            progress.report("warmup", done, total)
-        })?;
-        self.meter.load(&self.generations.load());
+        let mut tell = |done, total| progress.report("warmup", done, total);
+        warm::up(self.generations.backend(), sequences, rows, blocks, &mut tell)?;
+        if let Some(most) = self.generations.guesses().most() {
+            let rows = rows.min(sequences.saturating_mul(most + 1));
+            let costs = warm::costs(self.generations.backend(), rows.min(blocks), &mut tell)?;
+            self.generations.guesses().measured(costs);
+        }
+        if let Guesses::Draft(draft) = self.generations.guesses() {
+            let Sizes { blocks, rows, .. } = draft.sizes();
+            warm::up(draft.backend(), sequences, rows, blocks, &mut tell)?;
+            let costs =
+                warm::costs(draft.backend(), sequences.saturating_mul(2).min(rows).min(blocks), &mut tell)?;
+            draft.worth.draft = Some(costs);
+        }
+        self.tell();
         Ok(())
     }
 
@@ -81,7 +101,7 @@ impl SerialEngine for Batched {
         self.worker.beat();
         let turned = self.generations.turn(now_ns());
         let flow = sink.push_each(self.generations.tray.chunks(now_ns()));
-        self.meter.load(&self.generations.load());
+        self.tell();
         if let Some(took) = turned? {
             self.meter.step(&took);
         }
@@ -91,7 +111,7 @@ impl SerialEngine for Batched {
 
     fn cancel(&mut self, task: u64, sink: &mut Sink) {
         if self.generations.cancel(task) {
-            self.meter.load(&self.generations.load());
+            self.tell();
             sink.push(&[Chunk { task, finish: Finish::Cancelled, ..Chunk::default() }]);
         }
     }

@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cascadia_batching::{Entry, Id, Load, NoDrafts, Outcome, Refused, Scheduler, Scope};
+use cascadia_batching::{Entry, Id, Load, Outcome, Refused, Scheduler, Scope};
 use cascadia_plugin_api::abi::code;
 use cascadia_plugin_api::sdk::{Error, Result, Task};
 
 use crate::asked::{Limits, seed};
 use crate::backend::Backend;
 use crate::generation::{Generation, Rows, Tools};
+use crate::guess::Guesses;
 use crate::masks::Masker;
-use crate::speculate::Lookup;
 use crate::tray::{End, Tray};
+use crate::worth::Turn;
 
 mod moving;
 #[cfg(test)]
@@ -33,8 +34,7 @@ pub(crate) struct Generations {
     scheduler: Scheduler,
     limits: Limits,
     living: BTreeMap<u64, Generation>,
-    /// Where guesses come from, if they are made.
-    lookup: Option<Lookup>,
+    guesses: Guesses,
     masker: Masker,
     tools: Tools,
     outcomes: Vec<Outcome>,
@@ -50,6 +50,8 @@ pub(crate) struct Took {
     pub(crate) rows: usize,
     /// Drafts among them, and how many of these held.
     pub(crate) drafts: (u32, u32),
+    /// Of the draft model, before the plan.
+    pub(crate) draft: Duration,
     /// Choosing the rows, and writing down afterwards what became of them.
     pub(crate) plan: Duration,
     pub(crate) bind: Duration,
@@ -62,13 +64,13 @@ impl Generations {
         backend: Box<dyn Backend>,
         scheduler: Scheduler,
         limits: Limits,
-        lookup: Option<Lookup>,
+        guesses: Guesses,
     ) -> Generations {
         Generations {
             backend,
             scheduler,
             living: BTreeMap::new(),
-            lookup,
+            guesses,
             masker: Masker::new(limits.filler.clone()),
             limits,
             tools: Tools::default(),
@@ -84,6 +86,10 @@ impl Generations {
 
     pub(crate) fn backend(&mut self) -> &mut dyn Backend {
         &mut *self.backend
+    }
+
+    pub(crate) fn guesses(&mut self) -> &mut Guesses {
+        &mut self.guesses
     }
 
     pub(crate) fn load(&self) -> Load {
@@ -132,9 +138,7 @@ impl Generations {
 
     /// Lets go of a generation whose sequence is over.
     fn drop_living(&mut self, task: u64) -> bool {
-        if let Some(lookup) = &mut self.lookup {
-            lookup.forget(task);
-        }
+        self.guesses.forget(task);
         self.living.remove(&task).is_some()
     }
 
@@ -144,13 +148,12 @@ impl Generations {
     /// The model has failed too often; the tray still has the ends of those that were in the last step.
     pub(crate) fn turn(&mut self, now_ns: u64) -> Result<Option<Took>> {
         self.tray.clear();
+        let draft = self.guesses.ahead(&self.scheduler);
         let begun = Instant::now();
-        let planned = match &mut self.lookup {
-            Some(lookup) => self.scheduler.plan(now_ns, lookup),
-            None => self.scheduler.plan(now_ns, &mut NoDrafts),
-        }
-        .is_some();
+        let batch = self.scheduler.plan(now_ns, &mut self.guesses);
+        let planned = batch.is_some();
         let plan = begun.elapsed();
+        self.guesses.keep(batch.map_or(&[], |batch| &batch.parts));
         let expired: Vec<u64> = self.scheduler.expired().iter().map(|id| id.0).collect();
         for id in expired {
             if self.drop_living(id) {
@@ -170,7 +173,7 @@ impl Generations {
         match self.compute() {
             Ok(took) => {
                 self.failures = 0;
-                Ok(Some(Took { plan: plan + took.plan, ..took }))
+                Ok(Some(Took { draft, plan: plan + took.plan, ..took }))
             }
             Err(reason) => self.give_up(&reason).map(|()| None),
         }
@@ -202,13 +205,19 @@ impl Generations {
             };
             if let Outcome::Token { accepted, .. } | Outcome::Ended { accepted } = outcome {
                 took.drafts = (took.drafts.0 + part.drafts(), took.drafts.1 + accepted);
-                if let Some(lookup) = &mut self.lookup {
-                    lookup.learn(part.id.0, part.drafts(), accepted);
-                }
+                self.guesses.learn(part.id.0, part.drafts(), accepted);
             }
             self.outcomes.push(outcome);
         }
         took.sample = begun.elapsed();
+        self.guesses.settle(Turn {
+            decoding: batch.parts.iter().filter(|part| part.next > 0 && part.rows == part.next).count(),
+            rows: took.rows,
+            guesses: took.drafts.0 as usize,
+            held: took.drafts.1 as usize,
+            infer: took.bind + took.infer,
+            ..Turn::default()
+        });
         let begun = Instant::now();
         self.scheduler.commit(&self.outcomes).map_err(|e| e.to_string())?;
         let ended = self.tray.news().iter().filter(|news| news.end != End::No);

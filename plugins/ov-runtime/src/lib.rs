@@ -7,10 +7,13 @@
 mod asked;
 mod backend;
 mod builder;
+mod costs;
+mod draft;
 mod engine;
 mod ffi;
 mod generation;
 mod generations;
+mod guess;
 mod masks;
 mod memory;
 mod meter;
@@ -18,8 +21,10 @@ mod options;
 mod speculate;
 mod state;
 mod tray;
+mod vocabulary;
 mod warm;
 mod whole;
+mod worth;
 
 use cascadia_plugin_api::abi::ids;
 use cascadia_plugin_api::sdk::{Builder, EngineInfo, Error, Plugin, Result, Worker};

@@ -29,12 +29,14 @@ pub(crate) struct Meter {
     preemptions: Metric,
     /// Guesses that held and that did not, where any are made.
     drafts: Option<(Metric, Metric)>,
+    /// Where a draft model makes them: its time, and its blocks, free and held.
+    model: Option<(Metric, Metric, Metric)>,
     /// The scheduler's counts when they were told last.
     told: Load,
 }
 
 impl Meter {
-    pub(crate) fn new(worker: Worker, guesses: bool) -> Meter {
+    pub(crate) fn new(worker: Worker, guesses: bool, model: bool) -> Meter {
         let part = |part: &str| {
             let help = "Seconds of a step, by what they were spent on.";
             worker.histogram("step_seconds", help, &[("part", part)], &SECONDS)
@@ -42,6 +44,10 @@ impl Meter {
         let drafts = |outcome: &str| {
             let help = "Guessed tokens that a step checked.";
             worker.counter("draft_tokens_total", help, &[("outcome", outcome)])
+        };
+        let model_blocks = |state: &str| {
+            let help = "Blocks of the draft model's KV cache: free, or held by generations.";
+            worker.gauge("draft_kv_blocks", help, &[("state", state)])
         };
         let blocks = |state: &str| {
             let help = "Blocks of the KV cache: free, held by generations, or cached for reuse.";
@@ -69,6 +75,7 @@ impl Meter {
                 &[],
             ),
             drafts: guesses.then(|| (drafts("accepted"), drafts("rejected"))),
+            model: model.then(|| (part("draft"), model_blocks("free"), model_blocks("held"))),
             told: Load::default(),
         }
     }
@@ -85,10 +92,21 @@ impl Meter {
         for (metric, time) in parts {
             metric.observe(Duration::as_secs_f64(&time));
         }
+        if let Some((draft, ..)) = self.model {
+            draft.observe(took.draft.as_secs_f64());
+        }
         if let Some((accepted, rejected)) = self.drafts {
             let (made, held) = took.drafts;
             accepted.add(held.into());
             rejected.add((made - held.min(made)).into());
+        }
+    }
+
+    /// How the draft model's blocks stand: held, and all there are.
+    pub(crate) fn draft_blocks(&self, (held, all): (usize, usize)) {
+        if let Some((_, free, held_now)) = self.model {
+            free.set((all - held.min(all)) as f64);
+            held_now.set(held as f64);
         }
     }
 

@@ -8,6 +8,7 @@ use cascadia_ov_base::source::Keep;
 use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::memory::Cache;
+use crate::worth::Policy;
 
 /// Everything that can be set.
 #[derive(Debug, Clone)]
@@ -27,10 +28,22 @@ pub(crate) struct Options {
     pub(crate) properties: Vec<(String, String)>,
     pub(crate) openvino_dir: Option<PathBuf>,
     pub(crate) allow_untested: bool,
-    /// Guesses in a step, and the longest run that is looked for; none are made where none.
-    pub(crate) lookup: Option<(usize, usize)>,
+    pub(crate) proposer: Proposer,
+    /// Most guesses for a generation in a step, and who says how many of them are made.
+    pub(crate) proposed: usize,
+    pub(crate) policy: Policy,
     /// Compiled models, and the length that was asked for.
     pub(crate) keep: Keep,
+}
+
+/// Where guesses come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Proposer {
+    None,
+    /// The text so far; runs of at most so many tokens are looked for.
+    Prompt(usize),
+    /// A smaller model.
+    Model(PathBuf),
 }
 
 impl Default for Options {
@@ -47,7 +60,9 @@ impl Default for Options {
             properties: Vec::new(),
             openvino_dir: None,
             allow_untested: false,
-            lookup: None,
+            proposer: Proposer::None,
+            proposed: 5,
+            policy: Policy::Adaptive,
             keep: Keep { cache_dir: None, cache_limit: 100, context_length: 0 },
         }
     }
@@ -58,7 +73,7 @@ impl Options {
     pub(crate) fn read(pairs: &[(&str, &str)]) -> Result<Options> {
         let mut o = Options::default();
         let (mut blocks, mut gigabytes) = (0, 0);
-        let (mut lookup, mut proposed, mut ngram) = (false, 5, 3);
+        let (mut lookup, mut draft, mut ngram) = (false, None, 3);
         let folder = |value: &str| (!value.is_empty()).then(|| PathBuf::from(value));
         for (key, value) in pairs {
             match *key {
@@ -76,14 +91,21 @@ impl Options {
                 "openvino-dir" => o.openvino_dir = folder(value),
                 "allow-untested" => o.allow_untested = flag(key, value)?,
                 "cb-prompt-lookup" => lookup = flag(key, value)?,
-                "num-assistant-tokens" => proposed = number(key, value)?,
+                "draft-model" => draft = folder(value),
+                "num-assistant-tokens" => o.proposed = number(key, value)?,
+                "assistant-policy" => o.policy = policy(value)?,
                 "max-ngram-size" => ngram = number(key, value)?,
                 "cache-dir" => o.keep.cache_dir = folder(value),
                 "cache-limit" => o.keep.cache_limit = number(key, value)?,
                 other => return Err(Error::config(format!("option {other} is not known to this plugin"))),
             }
         }
-        o.lookup = lookup.then_some((proposed, ngram));
+        o.proposer = match (lookup, draft) {
+            (false, None) => Proposer::None,
+            (true, None) => Proposer::Prompt(ngram),
+            (false, Some(path)) => Proposer::Model(path),
+            _ => return Err(Error::config("cb-prompt-lookup and draft-model exclude each other; give one")),
+        };
         o.cache = match (blocks, gigabytes) {
             (0, 0) => Cache::Fitting,
             (0, gigabytes) => Cache::Gigabytes(gigabytes),
@@ -113,6 +135,14 @@ impl Options {
     }
 }
 
+fn policy(value: &str) -> Result<Policy> {
+    match value {
+        "adaptive" => Ok(Policy::Adaptive),
+        "always" => Ok(Policy::Always),
+        _ => Err(Error::config(format!("assistant-policy is {value:?}; give adaptive or always"))),
+    }
+}
+
 fn device(value: &str) -> Result<String> {
     if value != "CPU" {
         return Err(Error::config(format!(
@@ -135,15 +165,24 @@ mod tests {
         assert_eq!(last("INFERENCE_PRECISION_HINT"), Some("f32"));
         assert_eq!(last("INFERENCE_NUM_THREADS"), Some("3"));
         assert_eq!(last("KV_CACHE_PRECISION"), Some("u8"), "one's own win over the profile's");
-        assert_eq!(read(&[("num-assistant-tokens", "2")]).expect("valid").lookup, None);
-        let both = [("num-assistant-tokens", "2"), ("cb-prompt-lookup", "true")];
-        assert_eq!(read(&both).expect("valid").lookup, Some((2, 3)));
+        assert_eq!(read(&[("num-assistant-tokens", "2")]).expect("valid").proposer, Proposer::None);
+        let looked =
+            [("num-assistant-tokens", "2"), ("cb-prompt-lookup", "true"), ("assistant-policy", "always")];
+        let looked = read(&looked).expect("valid");
+        assert_eq!(
+            (looked.proposer, looked.proposed, looked.policy),
+            (Proposer::Prompt(3), 2, Policy::Always)
+        );
+        let drafted = read(&[("draft-model", "small.gguf")]).expect("valid").proposer;
+        assert_eq!(drafted, Proposer::Model("small.gguf".into()));
         assert_eq!(read(&[("cb-num-kv-blocks", "64")]).expect("valid").cache, Cache::Blocks(64));
         for bad in [
             vec![("cb-cache-size", "1"), ("cb-num-kv-blocks", "1")],
             vec![("properties", "INFERENCE_PRECISION_HINT=f16")],
             vec![("cb-max-num-seqs", "many")],
             vec![("device", "GPU")],
+            vec![("cb-prompt-lookup", "true"), ("draft-model", "small.gguf")],
+            vec![("assistant-policy", "never")],
             vec![("profile", "slow")],
             vec![("colour", "red")],
         ] {
@@ -164,6 +203,6 @@ mod tests {
             let read = Options::read(&[(key.as_str(), default.as_str())]).expect(key);
             assert_eq!(format!("{read:?}"), format!("{:?}", Options::default()), "the default of {key}");
         }
-        assert_eq!(declared.len(), 18);
+        assert_eq!(declared.len(), 20);
     }
 }

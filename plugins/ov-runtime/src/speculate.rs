@@ -1,83 +1,59 @@
 //! Guesses about the next tokens by looking into the text so far: what followed the last tokens where they came before.
 //!
-//! A guess costs a row. How many are worth it hangs on the load (measured on two cores: five rows cost a lone generation as much
-//! as two tokens, sixteen of them nearly four) and on how often guesses hold. Knows nothing of the model.
+//! A guess costs a row of the model's step and nothing else; `worth` says how many that pays for. Knows nothing of the model.
 
 use std::collections::HashMap;
 
 use cascadia_batching::{Drafts, Id};
 
-/// Share of guesses that must hold for the full number of them.
-const GOOD: f32 = 0.5;
-/// Below this share nothing is guessed for a while.
-const POOR: f32 = 0.2;
-/// Turns without guesses then.
-const REST: u32 = 16;
-/// Weight of the last step in the share.
-const WEIGHT: f32 = 0.25;
+use crate::worth::{Habit, Worth};
+
 /// Positions that are looked through, from the end: a bound on the time of a plan.
 const REACH: usize = 16_384;
 
 /// See the file.
 #[derive(Debug)]
 pub(crate) struct Lookup {
-    /// Most guesses in a step.
-    most: usize,
     /// Longest run of tokens that is looked for.
     ngram: usize,
     habits: HashMap<u64, Habit>,
-}
-
-/// How guesses went for one generation.
-#[derive(Debug, Clone, Copy)]
-struct Habit {
-    share: f32,
-    rest: u32,
+    pub(crate) worth: Worth,
+    /// Whether anything is guessed in this turn.
+    open: bool,
 }
 
 impl Lookup {
-    pub(crate) fn new(most: usize, ngram: usize) -> Lookup {
-        Lookup { most, ngram: ngram.max(1), habits: HashMap::new() }
+    pub(crate) fn new(ngram: usize, worth: Worth) -> Lookup {
+        Lookup { ngram: ngram.max(1), habits: HashMap::new(), worth, open: true }
+    }
+
+    /// A turn begins.
+    pub(crate) fn ahead(&mut self) {
+        self.open = self.worth.opens();
     }
 
     /// Of so many guesses so many held.
-    pub(crate) fn learn(&mut self, task: u64, guessed: u32, held: u32) {
-        if guessed == 0 {
-            return;
-        }
-        let habit = self.habits.entry(task).or_insert(Habit { share: GOOD, rest: 0 });
-        habit.share += WEIGHT * (held as f32 / guessed as f32 - habit.share);
-        if habit.share < POOR {
-            // Then one more try with few.
-            *habit = Habit { share: POOR, rest: REST };
+    pub(crate) fn learn(&mut self, task: u64, guesses: u32, held: u32) {
+        if let Some(habit) = self.habits.get_mut(&task) {
+            self.worth.learn(habit, guesses, held);
         }
     }
 
     /// The generation is over.
     pub(crate) fn forget(&mut self, task: u64) {
-        self.habits.remove(&task);
-    }
-
-    /// Guesses that are worth their rows for a generation among so many.
-    fn worth(&mut self, task: u64, decoding: usize) -> usize {
-        let most = match decoding {
-            0..=2 => self.most,
-            3..=4 => self.most.min(2),
-            5..=7 => self.most.min(1),
-            _ => 0,
-        };
-        let Some(habit) = self.habits.get_mut(&task) else { return most };
-        if habit.rest > 0 {
-            habit.rest -= 1;
-            return 0;
+        if let Some(habit) = self.habits.remove(&task) {
+            self.worth.end(&habit);
         }
-        if habit.share < GOOD { most.min(1) } else { most }
     }
 }
 
 impl Drafts for Lookup {
     fn propose(&mut self, id: Id, tokens: &[u32], most: usize, decoding: usize, out: &mut Vec<u32>) {
-        let count = self.worth(id.0, decoding).min(most);
+        if !self.open {
+            return;
+        }
+        let habit = self.habits.entry(id.0).or_insert_with(|| self.worth.habit());
+        let count = self.worth.count(habit, decoding, 0, most);
         if count > 0 {
             out.extend(followed(tokens, self.ngram).iter().take(count));
         }
@@ -112,6 +88,7 @@ fn followed(tokens: &[u32], ngram: usize) -> &[u32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worth::Policy;
 
     fn guesses(lookup: &mut Lookup, tokens: &[u32], most: usize, decoding: usize) -> Vec<u32> {
         let mut out = Vec::new();
@@ -133,31 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn there_are_fewer_guesses_beside_others_and_none_in_a_crowd() {
+    fn no_more_is_guessed_than_there_is_room_for_and_nothing_of_a_generation_is_kept() {
         let text = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3];
-        let mut lookup = Lookup::new(4, 3);
-        let at = |lookup: &mut Lookup, decoding| guesses(lookup, &text, 9, decoding).len();
-        let counts: Vec<usize> = [1, 2, 3, 4, 5, 7, 8, 100].map(|n| at(&mut lookup, n)).into();
-        assert_eq!(counts, [4, 4, 2, 2, 1, 1, 0, 0]);
-        assert_eq!(guesses(&mut lookup, &text, 3, 1), [4, 5, 6], "no more than there is room for");
-    }
-
-    #[test]
-    fn guesses_that_do_not_hold_become_fewer_and_then_rest() {
-        let text = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3];
-        let mut lookup = Lookup::new(4, 3);
-        lookup.learn(1, 4, 0);
-        assert_eq!(guesses(&mut lookup, &text, 9, 1).len(), 1);
-        for _ in 0..8 {
-            lookup.learn(1, 1, 0);
-        }
-        let resting: Vec<usize> = (0..=REST).map(|_| guesses(&mut lookup, &text, 9, 1).len()).collect();
-        assert_eq!(resting[REST as usize], 1, "then once more");
-        assert!(resting[..REST as usize].iter().all(|&n| n == 0), "{resting:?}");
-        for _ in 0..8 {
-            lookup.learn(1, 1, 1);
-        }
-        assert_eq!(guesses(&mut lookup, &text, 9, 1).len(), 4, "they hold again");
+        let mut lookup = Lookup::new(3, Worth::new(Policy::Always, 4, false));
+        assert_eq!(guesses(&mut lookup, &text, 9, 1), [4, 5, 6, 7]);
+        assert_eq!(guesses(&mut lookup, &text, 3, 1), [4, 5, 6]);
+        assert_eq!(lookup.habits.len(), 1);
         lookup.forget(1);
         assert!(lookup.habits.is_empty());
     }

@@ -5,6 +5,10 @@ use cascadia_batching::Batch;
 use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::backend::Backend;
+use crate::costs::Costs;
+
+/// Numbers of rows whose costs are measured: a second or so for a small model.
+const MEASURED: [usize; 8] = [1, 2, 3, 5, 8, 16, 32, 64];
 
 /// A chunk of a prompt, one that decodes, and as many as may decode at once. Whatever it leaves in the blocks is written over
 /// before it is read. `tell` gets how many of how many steps are done, and may end it.
@@ -31,6 +35,31 @@ pub(crate) fn up(
         backend.infer(&batch).map(drop).map_err(|e| Error::backend(format!("warm-up: {e}")))?;
     }
     tell(steps.len() as u64, steps.len() as u64)
+}
+
+/// What inferences of one row each for some sequences cost, up to `most` rows (at least 1, and at most the blocks there are).
+///
+/// # Errors
+/// As [`up`].
+pub(crate) fn costs(
+    backend: &mut dyn Backend,
+    most: usize,
+    tell: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<Costs> {
+    let size = backend.facts().block_tokens;
+    let mut costs = Costs::default();
+    for (done, &rows) in MEASURED.iter().enumerate().take_while(|(_, rows)| **rows <= most.max(1)) {
+        tell(done as u64, MEASURED.len() as u64)?;
+        let batch = batch(rows, 1, 1, size);
+        // The first makes the kernels.
+        for counts in [false, true, true] {
+            let done = backend.infer(&batch).map_err(|e| Error::backend(format!("warm-up: {e}")))?;
+            if counts {
+                costs.learn(rows, done.bind + done.infer);
+            }
+        }
+    }
+    Ok(costs)
 }
 
 /// So many sequences with so many new rows each, after `past` positions; their last rows are sampled.

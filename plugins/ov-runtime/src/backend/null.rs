@@ -22,6 +22,10 @@ pub(crate) struct Null {
     poison: Option<i64>,
     /// What comes next hangs on the last token alone, so that texts repeat themselves.
     repeats: bool,
+    /// How often it says something else.
+    wrong: Option<u32>,
+    /// What an inference is said to take, and every row of it.
+    costs: (Duration, Duration),
 }
 
 impl Null {
@@ -35,7 +39,19 @@ impl Null {
             fails: Vec::new(),
             poison: None,
             repeats: false,
+            wrong: None,
+            costs: (Duration::ZERO, Duration::ZERO),
         }
+    }
+
+    /// Says something else than the others now and then: always at 1, at about every third place at 3.
+    pub(crate) fn wrong(self, often: u32) -> Null {
+        Null { wrong: Some(often), ..self }
+    }
+
+    /// What an inference is said to take, and every row of it.
+    pub(crate) fn costing(self, base: Duration, row: Duration) -> Null {
+        Null { costs: (base, row), ..self }
     }
 
     /// The inferences of these numbers, from 0, fail.
@@ -96,7 +112,10 @@ impl Backend for Null {
                 let begin = self.logits.len();
                 let fill = if self.poison == Some(batch.ids[row]) { f32::NAN } else { 0.0 };
                 self.logits.resize(begin + self.vocabulary, fill);
-                self.logits[begin + next(read, self.vocabulary) as usize] += 9.0;
+                let right = next(read, self.vocabulary);
+                let errs = self.wrong.is_some_and(|often| (right + position as u32).is_multiple_of(often));
+                let told = if errs { (right as usize + 1) % self.vocabulary } else { right as usize };
+                self.logits[begin + told] += 9.0;
             }
         }
         Ok(Logits {
@@ -104,7 +123,7 @@ impl Backend for Null {
             vocabulary: self.vocabulary,
             rows: None,
             bind: Duration::ZERO,
-            infer: Duration::ZERO,
+            infer: self.costs.0 + self.costs.1 * batch.ids.len() as u32,
         })
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn exact() -> Vec<(String, String)> {
     .into()
 }
 
-fn open(blocks: usize) -> Model {
+pub(crate) fn open(blocks: usize) -> Model {
     let mut model = Model::open(&shim(), &smol(), "CPU", &exact()).unwrap();
     model.allocate(blocks).unwrap();
     model

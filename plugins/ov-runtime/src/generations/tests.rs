@@ -7,6 +7,8 @@ use cascadia_plugin_api::sdk::{GrammarKind, Sampling};
 
 use super::*;
 use crate::backend::null::{Null, next};
+use crate::speculate::Lookup;
+use crate::worth::{Policy, Worth};
 
 const VOCABULARY: usize = 97;
 const BLOCK: usize = 4;
@@ -49,7 +51,7 @@ fn generations(null: Null, blocks: usize, prefix: bool) -> Generations {
     };
     let limits =
         Limits { window: blocks * BLOCK, vocabulary: VOCABULARY, filler: crate::masks::Filler::default() };
-    Generations::new(Box::new(null), Scheduler::new(bounds).unwrap(), limits, None)
+    Generations::new(Box::new(null), Scheduler::new(bounds).unwrap(), limits, Guesses::No)
 }
 
 #[derive(Default)]
@@ -254,9 +256,11 @@ fn guesses_change_no_text_and_save_steps_where_they_hold() {
     let null = || Null::new(BLOCK, 60, VOCABULARY).repeating();
     let mut steps = Vec::new();
     let mut texts = Vec::new();
-    for lookup in [None, Some(Lookup::new(4, 3))] {
+    let lookup = Lookup::new(3, Worth::new(Policy::Always, 4, false));
+    for guesses in [Guesses::No, Guesses::Lookup(Box::new(lookup))] {
         let mut all = generations(null(), 60, true);
-        all.lookup = lookup;
+        let guessed = !matches!(guesses, Guesses::No);
+        all.guesses = guesses;
         for id in 0..2 {
             let stops = vec![prompt(9, 1)[0]];
             all.add(Task { stop_tokens: stops, ..task(id, prompt(id, 9), 60) }, 0).unwrap();
@@ -268,7 +272,7 @@ fn guesses_change_no_text_and_save_steps_where_they_hold() {
             count += 1;
             seen.take(&all.tray);
         }
-        assert_eq!(all.lookup.is_some(), held > 0);
+        assert_eq!(guessed, held > 0);
         steps.push(count);
         texts.push((0..2).map(|id| (seen.tokens[&id].clone(), seen.ends[&id].clone())).collect::<Vec<_>>());
     }

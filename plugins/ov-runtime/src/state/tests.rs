@@ -12,6 +12,7 @@ use super::*;
 use crate::asked::Limits;
 use crate::backend::Backend;
 use crate::backend::null::Null;
+use crate::guess::Guesses;
 use crate::tray::End;
 
 mod damage;
@@ -60,7 +61,7 @@ impl Alone {
         };
         let filler = crate::masks::Filler::default();
         let limits = Limits { window: 400, vocabulary: facts.vocabulary, filler };
-        let all = Generations::new(backend, Scheduler::new(bounds).unwrap(), limits.clone(), None);
+        let all = Generations::new(backend, Scheduler::new(bounds).unwrap(), limits.clone(), Guesses::No);
         Alone { all: RefCell::new(all), limits, form, turns: Cell::new(0), told: RefCell::default() }
     }
 
