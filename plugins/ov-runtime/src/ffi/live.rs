@@ -2,6 +2,7 @@
 //!
 //! Ignored where plain cargo runs: neither the wheels nor g++ are needed there.
 
+mod families;
 mod precision;
 
 use super::*;
