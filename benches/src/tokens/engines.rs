@@ -93,7 +93,7 @@ impl Bench {
     /// Starts and ends all of them in turn.
     fn starts(&mut self, rounds: usize) -> Result<()> {
         let who = self.plan.who;
-        if self.plan.starts > 0 {
+        if rounds > 0 {
             self.report.starts = who.iter().map(|who| Start { who: *who, rounds: Vec::new() }).collect();
         }
         // What is compiled once, and read from a cold disk, is no part of a start.
