@@ -6,16 +6,18 @@ use cascadia_tests::host::{run, run_with};
 use cascadia_tests::{Host, TempDir, elf, setup};
 use serde_json::{Value, json};
 
-fn mock() -> String {
+/// The mock's library.
+pub(crate) fn mock() -> String {
     setup::plugin("mock").display().to_string()
 }
 
 /// What a model answers to these words.
-fn says(host: &Host, model: &str, words: &str) -> Result<String> {
+pub(crate) fn says(host: &Host, model: &str, words: &str) -> Result<String> {
     Ok(host.post(CHAT, &with(chat(words), &json!({"model": model})))?.content())
 }
 
-fn served(host: &Host) -> Result<Vec<String>> {
+/// The models that are up.
+pub(crate) fn served(host: &Host) -> Result<Vec<String>> {
     let models = host.get("/v1/models")?.json();
     let names = models["data"].as_array().into_iter().flatten().filter_map(|m| m["id"].as_str());
     Ok(names.map(str::to_owned).collect())

@@ -6,25 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, Client, chat, order, streamed, with};
 use cascadia_tests::http::Request;
-use cascadia_tests::{Host, TempDir, setup, wait};
+use cascadia_tests::{Host, TempDir, wait};
 use serde_json::{Value, json};
 
+use crate::config::{mock, says, served};
+
 const SIGHUP: i32 = 1;
-
-fn mock() -> String {
-    setup::plugin("mock").display().to_string()
-}
-
-/// What a model answers to these words.
-fn says(host: &Host, model: &str, words: &str) -> Result<String> {
-    Ok(host.post(CHAT, &with(chat(words), &json!({"model": model})))?.content())
-}
-
-fn served(host: &Host) -> Result<Vec<String>> {
-    let models = host.get("/v1/models")?.json();
-    let names = models["data"].as_array().into_iter().flatten().filter_map(|m| m["id"].as_str());
-    Ok(names.map(str::to_owned).collect())
-}
 
 /// Reloads and waits until the host has said so; answers the line.
 fn reload(host: &Host, message: &str) -> Value {

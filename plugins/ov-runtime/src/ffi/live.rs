@@ -84,6 +84,21 @@ struct Seq {
     first: i32,
 }
 
+/// The place of the largest.
+fn best(row: &[f32]) -> usize {
+    (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best })
+}
+
+/// KL divergence of the distribution that `q` stands for from that of `p`, in nats.
+fn divergence(p: &[f32], q: &[f32]) -> f64 {
+    let logs = |row: &[f32]| -> Vec<f64> {
+        let most = f64::from(row[best(row)]);
+        let sum: f64 = row.iter().map(|x| (f64::from(*x) - most).exp()).sum();
+        row.iter().map(|x| f64::from(*x) - most - sum.ln()).collect()
+    };
+    logs(p).iter().zip(logs(q)).map(|(p, q)| p.exp() * (p - q)).sum()
+}
+
 /// Computes what each has not computed yet, and appends the likeliest token; `false` asks for no logits.
 fn step(model: &mut Model, seqs: &mut [&mut Seq], sampled: bool) {
     let (mut ids, mut positions, mut past, mut row_begins) = (vec![], vec![], vec![], vec![0]);
@@ -114,7 +129,6 @@ fn step(model: &mut Model, seqs: &mut [&mut Seq], sampled: bool) {
         })
         .unwrap();
     assert_eq!(lent.values.len(), rows.len() * vocabulary);
-    let best = |row: &[f32]| (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
     let chosen: Vec<i64> = lent.values.chunks(vocabulary).map(|row| best(row) as i64).collect();
     for (seq, token) in seqs.iter_mut().zip(chosen.into_iter().map(Some).chain(std::iter::repeat(None))) {
         seq.past = seq.tokens.len();

@@ -62,20 +62,6 @@ fn logits(model: &mut Model, ids: &[i64], first: i32, rows: usize) -> Vec<Vec<f3
     all
 }
 
-fn best(row: &[f32]) -> usize {
-    (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best })
-}
-
-/// KL divergence of the distribution that `q` stands for from that of `p`, in nats.
-fn divergence(p: &[f32], q: &[f32]) -> f64 {
-    let logs = |row: &[f32]| -> Vec<f64> {
-        let most = f64::from(row[best(row)]);
-        let sum: f64 = row.iter().map(|x| (f64::from(*x) - most).exp()).sum();
-        row.iter().map(|x| f64::from(*x) - most - sum.ln()).collect()
-    };
-    logs(p).iter().zip(logs(q)).map(|(p, q)| p.exp() * (p - q)).sum()
-}
-
 #[test]
 #[ignore = "needs cargo xtask build"]
 fn every_family_has_the_logits_of_the_reference() {

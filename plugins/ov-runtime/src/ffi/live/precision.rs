@@ -10,22 +10,6 @@ use super::*;
 /// Tokens that are generated in f32, and then scored.
 const TEXT: usize = if cfg!(debug_assertions) { 20 } else { 200 };
 
-/// Log-probabilities of a row of logits.
-fn log_softmax(row: &[f32]) -> Vec<f64> {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = row.iter().map(|x| f64::from(x - most).exp()).sum();
-    row.iter().map(|x| f64::from(x - most) - sum.ln()).collect()
-}
-
-/// KL divergence of `q` from `p`, in nats.
-fn divergence(p: &[f64], q: &[f64]) -> f64 {
-    p.iter().zip(q).map(|(p, q)| p.exp() * (p - q)).sum()
-}
-
-fn best(row: &[f64]) -> usize {
-    (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best })
-}
-
 fn model(profile: Profile) -> Model {
     let properties: Vec<_> =
         profile.properties().iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -35,7 +19,7 @@ fn model(profile: Profile) -> Model {
 }
 
 /// The distributions behind each of `tokens` from `from` on, computed in steps of `rows`.
-fn distributions(model: &mut Model, tokens: &[i64], from: usize, rows: usize) -> Vec<Vec<f64>> {
+fn distributions(model: &mut Model, tokens: &[i64], from: usize, rows: usize) -> Vec<Vec<f32>> {
     let vocabulary = model.facts().vocabulary;
     let blocks: Vec<i32> = (0..tokens.len().div_ceil(32) as i32).collect();
     let (mut all, mut past) = (Vec::new(), 0);
@@ -56,7 +40,7 @@ fn distributions(model: &mut Model, tokens: &[i64], from: usize, rows: usize) ->
                 longest: end as i32,
             })
             .unwrap();
-        all.extend(lent.values.chunks(vocabulary).map(log_softmax));
+        all.extend(lent.values.chunks(vocabulary).map(<[f32]>::to_vec));
         past = end;
     }
     all
