@@ -4,6 +4,7 @@
 //! work on it: after its finish, a refused submit, or the end of the worker. A chunk for a task that is not there is
 //! counted and dropped.
 
+mod gathering;
 mod reception;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use gathering::{Gathering, Pace};
 use reception::Reception;
 
 use super::admit::{Gate, Permit};
@@ -29,8 +31,6 @@ use crate::telemetry::metrics::{Held, Metrics, ModelMetrics, WorkerMetrics};
 
 /// How long an engine that outruns the sockets rests after a step. A client that stops reading ends this soon.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The first generation of an engine that rests waits this long at most for others that come with it.
-const GATHER: Duration = Duration::from_millis(3);
 /// An idle engine is asked again after this long, woken or not.
 const IDLE_WAIT: Duration = Duration::from_secs(5);
 
@@ -60,6 +60,7 @@ struct Inner {
     tasks: HashMap<u64, Running, BuildHasherDefault<TaskHasher>>,
     /// Tasks the host has ended inside a push, where the engine may not be called.
     cancels: Vec<u64>,
+    pace: Pace,
     /// Why the worker takes nothing any more.
     down: Option<String>,
     thread_ended: bool,
@@ -217,7 +218,7 @@ impl Worker {
     }
 
     /// As [`Worker::submit`], together with what other clients hand over at this moment: an engine that rests begins with
-    /// all of them. Costs one turn of the runtime when there are none.
+    /// all of them. What it costs when there are none says [`gathering`].
     pub async fn submit_together(&self, flight: Arc<Flight>, request: Request, permit: Permit) {
         let first = self.post(flight, request, permit);
         if first {
@@ -246,18 +247,16 @@ impl Worker {
 
     /// Waits while generations come with the turns of the runtime, and the engine has nothing else to do.
     async fn gather(&self) {
-        let until = Instant::now() + GATHER;
-        let (mut before, mut quiet) = (1, 0);
-        // In a turn others may come before or after this look, so that one turn without any says nothing.
-        while quiet < 2 && Instant::now() < until {
+        let mut gathering = Gathering::new(Instant::now(), self.inner.lock().pace);
+        loop {
             tokio::task::yield_now().await;
-            let inner = self.inner.lock();
-            let waiting = inner.mailbox.len();
-            if !inner.tasks.is_empty() || waiting == 0 {
+            let waiting = {
+                let inner = self.inner.lock();
+                if !inner.tasks.is_empty() { 0 } else { inner.mailbox.len() }
+            };
+            if waiting == 0 || !gathering.goes_on(waiting, Instant::now()) {
                 return;
             }
-            quiet = if waiting > before { 0 } else { quiet + 1 };
-            before = waiting;
         }
     }
 
@@ -354,7 +353,13 @@ impl Worker {
 
     /// Takes what other threads have put into the mailbox.
     fn admit(&self) {
-        let mail = std::mem::take(&mut self.inner.lock().mailbox);
+        let mail = {
+            let mut inner = self.inner.lock();
+            if inner.tasks.is_empty() && !inner.mailbox.is_empty() {
+                inner.pace.begins();
+            }
+            std::mem::take(&mut inner.mailbox)
+        };
         for Submit { flight, request, permit } in mail {
             // The client may have gone while the task waited here; then the engine never hears of it.
             if flight.is_over() {

@@ -18,15 +18,12 @@ pub(crate) fn choose(
     position: usize,
     scratch: &mut Scratch,
 ) -> Result<u32, Error> {
-    let max = match peak {
-        Peak::Finite(max) => max,
-        Peak::Infinite => f32::INFINITY,
-    };
     if settings.greedy() {
-        return best(row, max, scratch);
+        return best(row, peak, scratch);
     }
+    let max = peak.max;
     let u = draw::random(settings.seed, position);
-    if peak == Peak::Infinite {
+    if peak.is_infinite() {
         collect(row, Edge::from(max), usize::MAX, |_| 1.0, scratch);
         return draw::of_members(&scratch.members, u);
     }
@@ -64,10 +61,10 @@ pub(crate) fn choose(
 }
 
 /// The first token that has the largest value.
-fn best(row: &[f32], max: f32, scratch: &Scratch) -> Result<u32, Error> {
+fn best(row: &[f32], peak: Peak, scratch: &Scratch) -> Result<u32, Error> {
     let mut found = None;
-    row::each_in(scratch.passes, row, max, None, |token, _| {
-        found = Some(token);
+    row::each_in(scratch.passes, &row[peak.from..], peak.max, None, |token, _| {
+        found = Some(peak.from as u32 + token);
         false
     });
     found.ok_or(Error::NothingAllowed)

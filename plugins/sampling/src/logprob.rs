@@ -39,14 +39,15 @@ pub fn score(
 
 /// The same where the row's largest value is known, and the token is one of the row.
 pub(crate) fn scored(logits: &[f32], peak: Peak, token: u32, n: usize, scratch: &mut Scratch) -> Scored {
-    let rest = match peak {
-        Peak::Finite(max) => row::total(scratch.passes, logits, max, 1.0).ln(),
-        Peak::Infinite => (logits.iter().filter(|&&x| x == f32::INFINITY).count() as f64).ln(),
+    let rest = if peak.is_infinite() {
+        (logits.iter().filter(|&&x| x == f32::INFINITY).count() as f64).ln()
+    } else {
+        row::total(scratch.passes, logits, peak.max, 1.0).ln()
     };
-    let of = |x: f32| match peak {
-        Peak::Finite(max) => (f64::from(x) - f64::from(max) - rest) as f32,
-        Peak::Infinite if x == f32::INFINITY => (0.0 - rest) as f32,
-        Peak::Infinite => f32::NEG_INFINITY,
+    let of = |x: f32| match peak.is_infinite() {
+        false => (f64::from(x) - f64::from(peak.max) - rest) as f32,
+        true if x == f32::INFINITY => (0.0 - rest) as f32,
+        true => f32::NEG_INFINITY,
     };
     let alternatives = top::top(scratch.passes, logits, n.min(crate::MAX_ALTERNATIVES))
         .into_iter()

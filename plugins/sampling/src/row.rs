@@ -9,10 +9,17 @@ pub(crate) const NOTHING: f32 = -87.0;
 
 /// The largest value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Peak {
-    Finite(f32),
-    /// Plus infinity: those tokens share everything.
-    Infinite,
+pub(crate) struct Peak {
+    /// No NaN, and not minus infinity. Tokens at plus infinity share everything.
+    pub(crate) max: f32,
+    /// Where the first block begins that has it.
+    pub(crate) from: usize,
+}
+
+impl Peak {
+    pub(crate) fn is_infinite(self) -> bool {
+        self.max == f32::INFINITY
+    }
 }
 
 /// What stands at and above each of some cuts, together.
@@ -24,12 +31,15 @@ pub(crate) struct Shares {
 
 /// The largest value; an error where a value is no number, or all are minus infinity.
 pub(crate) fn peak(passes: &Passes, row: &[f32]) -> Result<Peak, Error> {
-    match (passes.peak)(row) {
-        (_, true) => Err(Error::NotANumber),
-        (f32::INFINITY, _) => Ok(Peak::Infinite),
-        (f32::NEG_INFINITY, _) => Err(Error::NothingAllowed),
-        (max, _) => Ok(Peak::Finite(max)),
+    let mut peak = Peak { max: f32::NEG_INFINITY, from: 0 };
+    for (at, block) in row.chunks(BLOCK).enumerate() {
+        match (passes.peak)(block) {
+            (_, true) => return Err(Error::NotANumber),
+            (max, _) if max > peak.max => peak = Peak { max, from: at * BLOCK },
+            _ => {}
+        }
     }
+    if peak.max == f32::NEG_INFINITY { Err(Error::NothingAllowed) } else { Ok(peak) }
 }
 
 /// Sum of `exp((x - max) * scale)`.

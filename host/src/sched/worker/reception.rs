@@ -46,8 +46,10 @@ impl Receiver for Reception<'_> {
         let worker = self.worker;
         self.pieces += 1;
         let finishes = piece.more.finish.is_some();
+        let now = *self.now.get_or_insert_with(Instant::now);
         let flight = {
             let mut inner = worker.inner.lock();
+            inner.pace.piece(now);
             if finishes {
                 worker.engine.link().forget(task);
                 inner.tasks.remove(&task).map(|running| running.flight)
@@ -63,7 +65,6 @@ impl Receiver for Reception<'_> {
             return;
         };
         let unknown_token = || worker.breach(Protocol::UnknownToken);
-        let now = *self.now.get_or_insert_with(Instant::now);
         let wakers = &mut *self.wakers;
         // A fault in the text side of one request must not cost the others of the batch.
         let deliver = AssertUnwindSafe(|| flight.deliver(piece, now, wakers, unknown_token));

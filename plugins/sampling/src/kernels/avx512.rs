@@ -40,12 +40,19 @@ fn peak(row: &[f32]) -> (f32, bool) {
     let none = _mm512_set1_ps(f32::NEG_INFINITY);
     let mut max = [none; 4];
     let mut nan = [0; 4];
-    for chunk in row.chunks(4 * LANES) {
-        for (i, part) in chunk.chunks(LANES).enumerate() {
-            let x = load(part, none);
-            nan[i] |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
-            // Of a NaN and a number it takes the second.
-            max[i] = _mm512_max_ps(x, max[i]);
+    let mut see = |i: usize, x| {
+        nan[i] |= _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        // Of a NaN and a number it takes the second.
+        max[i] = _mm512_max_ps(x, max[i]);
+    };
+    // Whole vectors apart from the rest, so that only the rest is loaded under a mask.
+    let wholes = row.chunks_exact(4 * LANES);
+    for part in wholes.remainder().chunks(LANES) {
+        see(0, load(part, none));
+    }
+    for whole in wholes {
+        for (i, part) in whole.chunks_exact(LANES).enumerate() {
+            see(i, load(part, none));
         }
     }
     let both = _mm512_max_ps(_mm512_max_ps(max[0], max[1]), _mm512_max_ps(max[2], max[3]));
