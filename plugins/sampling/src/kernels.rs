@@ -15,6 +15,11 @@ pub(crate) const BLOCK: usize = 1024;
 /// Cuts that are weighed in one pass.
 pub(crate) const CUTS: usize = 4;
 
+/// Bytes that the first pass over a row asks for ahead. A row comes out of a shared cache, and by itself the processor looks ahead within
+/// a page of memory only (a fifth less time for 32 rows of 49,152 behind a model; 2 to 16 KiB were alike).
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 2048;
+
 /// For whom the passes were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {

@@ -1,7 +1,7 @@
 //! The passes in 256-bit vectors. What is left of a row behind the last whole vector goes through a vector on the stack.
 #![expect(unsafe_code, reason = "vector loads and stores, and calls of functions that need AVX2 and FMA")]
 
-use super::{BLOCK, CUTS, Kernel, LN2_HIGH, LN2_LOW, Passes, SERIES, Weighed, portable};
+use super::{AHEAD, BLOCK, CUTS, Kernel, LN2_HIGH, LN2_LOW, Passes, SERIES, Weighed, portable};
 use crate::row::NOTHING;
 use std::arch::x86_64::*;
 
@@ -53,6 +53,9 @@ fn peak(row: &[f32]) -> (f32, bool) {
     let mut max = [none; 4];
     let mut nan = [_mm256_setzero_ps(); 4];
     for chunk in row.chunks(4 * LANES) {
+        let ahead = chunk.as_ptr().cast::<i8>().wrapping_add(AHEAD);
+        _mm_prefetch::<_MM_HINT_T0>(ahead);
+        _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64));
         for (i, part) in chunk.chunks(LANES).enumerate() {
             let x = load(part, f32::NEG_INFINITY);
             nan[i] = _mm256_or_ps(nan[i], _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));

@@ -1,7 +1,7 @@
 //! The passes in 512-bit vectors. What is left of a row behind the last whole vector is read under a mask.
 #![expect(unsafe_code, reason = "vector loads and stores, and calls of functions that need AVX-512")]
 
-use super::{BLOCK, CUTS, Kernel, LN2_HIGH, LN2_LOW, Passes, SERIES, Weighed};
+use super::{AHEAD, BLOCK, CUTS, Kernel, LN2_HIGH, LN2_LOW, Passes, SERIES, Weighed};
 use crate::row::NOTHING;
 use std::arch::x86_64::*;
 
@@ -51,6 +51,10 @@ fn peak(row: &[f32]) -> (f32, bool) {
         see(0, load(part, none));
     }
     for whole in wholes {
+        let ahead = whole.as_ptr().cast::<i8>().wrapping_add(AHEAD);
+        for line in 0..4 {
+            _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(line * 64));
+        }
         for (i, part) in whole.chunks_exact(LANES).enumerate() {
             see(i, load(part, none));
         }
