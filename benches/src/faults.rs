@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use cascadia_tests::client::{CHAT, Client, chat, order, with};
-use cascadia_tests::{Scrape, sys};
+use cascadia_tests::{Dice, Scrape, sys};
 use serde_json::{Value, json};
 
 use crate::books::Books;
-use crate::dice::Dice;
 use crate::vitals;
 
 const APART: Duration = Duration::from_secs(20);

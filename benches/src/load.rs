@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use cascadia_tests::client::{CHAT, Client, chat, check_error, order, streamed, with};
+use cascadia_tests::Dice;
+use cascadia_tests::client::{CHAT, Client, chat, order, with};
 use cascadia_tests::http::Request;
-use cascadia_tests::{Stream, sse::Event};
 use serde_json::{Value, json};
 
+use crate::answers::{self, refusal, to_end};
 use crate::books::{Books, End};
-use crate::dice::Dice;
 
 /// After a refusal a client rests, as `Retry-After` asks for, only shorter.
 const REST: Duration = Duration::from_millis(100);
@@ -94,7 +94,7 @@ impl Caller<'_> {
     /// Reads to the end, resting after each event.
     fn stream(&mut self, rest: Duration) -> Result<End> {
         let ((n, words), pace) = (self.words(), self.pace());
-        let mut stream = match self.begin(&self.body(&words, &pace), None)? {
+        let mut stream = match answers::begin(self.client, &self.body(&words, &pace), None)? {
             Ok(stream) => stream,
             Err(end) => return Ok(end),
         };
@@ -110,7 +110,7 @@ impl Caller<'_> {
 
     fn cancelled(&mut self, id: &str) -> Result<End> {
         let body = self.body("w w w", &json!({"token_delay_ms": 5, "repeat": 1000}));
-        let mut stream = match self.begin(&body, Some(id))? {
+        let mut stream = match answers::begin(self.client, &body, Some(id))? {
             Ok(stream) => stream,
             Err(end) => return Ok(end),
         };
@@ -125,7 +125,7 @@ impl Caller<'_> {
 
     fn left_stream(&mut self) -> Result<End> {
         let body = self.body("w", &json!({"token_delay_ms": 2, "repeat": 4000}));
-        let mut stream = match self.begin(&body, None)? {
+        let mut stream = match answers::begin(self.client, &body, None)? {
             Ok(stream) => stream,
             Err(end) => return Ok(end),
         };
@@ -153,7 +153,7 @@ impl Caller<'_> {
     fn failing_stream(&mut self) -> Result<End> {
         let after = 1 + self.dice.roll(3);
         let body = self.body("w w w w w", &json!({"fail_after": after}));
-        match self.begin(&body, None)? {
+        match answers::begin(self.client, &body, None)? {
             Ok(mut stream) => to_end(&mut stream, Duration::ZERO),
             // The first piece and the failure may have come together, before the head was sent.
             Err(End::Refused(500)) => Ok(End::Broken),
@@ -168,44 +168,4 @@ impl Caller<'_> {
         ensure!(answer.status() != 200, "answered {} although the engine failed", answer.text());
         refusal(&answer.body, answer.status())
     }
-
-    /// A stream, or how it was refused.
-    fn begin(&self, body: &Value, id: Option<&str>) -> Result<Result<Stream, End>> {
-        let mut request = Request::post(CHAT, &streamed(body.clone()));
-        if let Some(id) = id {
-            request = request.header("x-request-id", id);
-        }
-        let answer = self.client.begin(&request)?.stream_or_refusal()?;
-        match answer {
-            Ok(stream) => Ok(Ok(stream)),
-            Err(answer) => Ok(Err(refusal(&answer.body, answer.status())?)),
-        }
-    }
-}
-
-fn to_end(stream: &mut Stream, rest: Duration) -> Result<End> {
-    while let Some(event) = stream.event()? {
-        if event != Event::Done {
-            std::thread::sleep(rest);
-        }
-    }
-    let told = stream.told();
-    ensure!(told.done, "the stream ended without [DONE]");
-    match &told.error {
-        Some(error) => {
-            check_error(&json!({ "error": error }));
-            Ok(End::Broken)
-        }
-        None => {
-            ensure!(told.finish.len() == 1, "finish reasons {:?}", told.finish);
-            Ok(End::Whole)
-        }
-    }
-}
-
-/// A refusal whose body is what it should be.
-fn refusal(body: &[u8], status: u16) -> Result<End> {
-    let body: Value = serde_json::from_slice(body)?;
-    check_error(&body);
-    Ok(End::Refused(status))
 }

@@ -128,10 +128,13 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ),
     (
         "soak",
-        "[--minutes M] [--seed N] [--isolate] [--json]  load and faults for half an hour, then count what is left",
+        "[ov-runtime|scheduler] [--minutes M] [--seed N] [--isolate] [--json]  load and faults for half an hour, then count what is left",
         "Builds the release host and the mock, follows a plugin folder, and draws load and faults from the seed: upgrades, broken\n\
          files, removals, panics, stalls, killed children. Afterwards every request must have had a proper end, and memory,\n\
-         descriptors, threads and processes must be back. --isolate runs all engines in processes of their own.",
+         descriptors, threads and processes must be back. --isolate runs all engines in processes of their own.\n\
+         ov-runtime: an hour of our own batching with the real model at profile=exact, in a cache too small for those who ask: every\n\
+         answer must be the one that the model gave when it was asked alone, and whenever all rest every block must be back.\n\
+         scheduler: ten million tokens through its scheduler, with nothing that computes.",
     ),
 ];
 

@@ -185,9 +185,24 @@ fn compared(
     start(place, "cascadia-bench-tokens", &all)
 }
 
-/// Load and faults.
+/// Load without a pause, and what is left afterwards: of the mock with faults, of our own engine with the model, or of its scheduler
+/// alone.
 pub(crate) fn soak(place: &Place, words: &[String]) -> Result<ExitCode> {
-    hand_over(place, "cascadia-soak", words)
+    match words {
+        [engine, words @ ..] if engine == "ov-runtime" => {
+            fetch::need(place, &[Artefact::Openvino, Artefact::Model])?;
+            compile::all(place, Profile::Release)?;
+            let model = [engine.clone(), place.gguf().display().to_string()];
+            start(place, "cascadia-soak", &[&model, words].concat())
+        }
+        [scheduler] if scheduler == "scheduler" => {
+            let mut command = proc::cargo(&place.root);
+            command.args(["test", "--release", "-p", "cascadia-batching", "--lib", "ten_million"]);
+            proc::run(command.args(["--", "--ignored", "--nocapture"]))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        words => hand_over(place, "cascadia-soak", words),
+    }
 }
 
 /// Builds in release and hands over.

@@ -1,0 +1,151 @@
+//! A client that asks for ever, in every way that clients do, and compares what it hears with what was said to it alone.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use cascadia_tests::Dice;
+use cascadia_tests::client::{CHAT, Client, with};
+use cascadia_tests::http::Request;
+use parking_lot::RwLock;
+use serde_json::{Value, json};
+
+use super::question::{Question, Said};
+use crate::answers::{begin, refusal, to_end};
+use crate::books::{Books, End};
+
+/// Words of a prompt that is larger than the cache, and not too large for a request.
+const TOO_MANY: usize = 2000;
+/// What a slow reader rests after each event.
+const REST: Duration = Duration::from_millis(20);
+
+/// See the file.
+pub(crate) struct Asker<'a> {
+    pub(crate) client: Client,
+    pub(crate) number: u64,
+    pub(crate) questions: &'a [Question],
+    pub(crate) dice: Dice,
+    pub(crate) books: &'a Books,
+    /// Held for reading while a question is out.
+    pub(crate) calm: &'a RwLock<()>,
+}
+
+impl Asker<'_> {
+    /// Asks until it is over.
+    pub(crate) fn run(mut self, over: &AtomicBool) {
+        let mut asked = 0_u64;
+        while !over.load(Ordering::Relaxed) {
+            asked += 1;
+            let id = format!("{}-{asked}", self.number);
+            let (kind, wanted) = match self.dice.roll(16) {
+                0..6 => ("unary", End::Whole),
+                6..10 => ("stream", End::Whole),
+                10 => ("slow reader", End::Whole),
+                11 => ("cancelled stream", End::Whole),
+                12..14 => ("left stream", End::Left),
+                14 => ("left unary", End::Left),
+                _ => ("too long", End::Refused(413)),
+            };
+            let _out = self.calm.read();
+            let begun = Instant::now();
+            // The harness asserts the shape of errors.
+            let end = catch_unwind(AssertUnwindSafe(|| self.ask(kind, &id)))
+                .unwrap_or_else(|_| Err(anyhow!("an answer of another shape, see above")));
+            self.books.ended("m", kind, begun, end, wanted);
+        }
+    }
+
+    fn ask(&mut self, kind: &str, id: &str) -> Result<End> {
+        let all = self.questions;
+        let question = &all[self.dice.roll(all.len() as u64) as usize];
+        // A stream's pieces are told without their choice.
+        let rest = if kind == "slow reader" { REST } else { Duration::ZERO };
+        match kind {
+            "stream" | "slow reader" if question.choices() == 1 => self.stream(question, rest),
+            "unary" | "stream" | "slow reader" => self.unary(question),
+            "cancelled stream" => self.cancelled(&endless(question), id),
+            "left stream" => self.left_stream(&endless(question)),
+            "left unary" => self.left_unary(&endless(question)),
+            _ => self.too_long(),
+        }
+    }
+
+    fn unary(&self, question: &Question) -> Result<End> {
+        let answer = self.client.post(CHAT, &question.body)?;
+        if answer.status() != 200 {
+            return refusal(&answer.body, answer.status());
+        }
+        question.check(&Said::of(&answer.json())?)?;
+        Ok(End::Whole)
+    }
+
+    fn stream(&self, question: &Question, rest: Duration) -> Result<End> {
+        let mut stream = match begin(self.client, &question.body, None)? {
+            Ok(stream) => stream,
+            Err(end) => return Ok(end),
+        };
+        let end = to_end(&mut stream, rest)?;
+        if end == End::Whole {
+            question.check(&Said::told(stream.told()))?;
+        }
+        Ok(end)
+    }
+
+    fn cancelled(&mut self, body: &Value, id: &str) -> Result<End> {
+        let mut stream = match begin(self.client, body, Some(id))? {
+            Ok(stream) => stream,
+            Err(end) => return Ok(end),
+        };
+        for _ in 0..self.dice.roll(8) {
+            if stream.event()?.is_none() {
+                break;
+            }
+        }
+        self.client.cancel(id)?;
+        let end = to_end(&mut stream, Duration::ZERO)?;
+        let tokens = stream.told().completion_tokens();
+        ensure!(tokens < ENDLESS, "a cancelled stream went on to its end");
+        Ok(end)
+    }
+
+    fn left_stream(&mut self, body: &Value) -> Result<End> {
+        let mut stream = match begin(self.client, body, None)? {
+            Ok(stream) => stream,
+            Err(end) => return Ok(end),
+        };
+        for _ in 0..self.dice.roll(20) {
+            if stream.event()?.is_none() {
+                break;
+            }
+        }
+        if self.dice.roll(2) == 0 {
+            stream.reset();
+        }
+        Ok(End::Left)
+    }
+
+    fn left_unary(&mut self, body: &Value) -> Result<End> {
+        let call = self.client.begin(&Request::post(CHAT, body))?;
+        std::thread::sleep(Duration::from_millis(self.dice.roll(400)));
+        if self.dice.roll(2) == 0 {
+            call.reset();
+        }
+        Ok(End::Left)
+    }
+
+    fn too_long(&self) -> Result<End> {
+        let messages = json!([{ "role": "user", "content": "word ".repeat(TOO_MANY) }]);
+        let answer = self.client.post(CHAT, &json!({ "model": "m", "messages": messages }))?;
+        ensure!(answer.status() != 200, "a prompt of {TOO_MANY} words was answered");
+        refusal(&answer.body, answer.status())
+    }
+}
+
+/// Tokens that nobody waits for.
+const ENDLESS: u64 = 300;
+
+/// The question with an answer that is longer than its reader's patience.
+fn endless(question: &Question) -> Value {
+    with(question.body.clone(), &json!({ "max_tokens": ENDLESS, "ignore_eos": true, "n": 1 }))
+}
