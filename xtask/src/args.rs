@@ -42,6 +42,8 @@ pub(crate) enum Bench {
     Engines(Vec<String>),
     /// The same.
     Runtime(Vec<String>),
+    /// The same.
+    Exact(Vec<String>),
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -105,7 +107,7 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ),
     (
         "bench",
-        "[boundary [--gate] | tokens|peers|engines|runtime [--quick] [--json] [--only TEXT] [--threads N]]  measure; without a name, list what can be",
+        "[boundary [--gate] | tokens|peers|engines|runtime|exact [--quick] [--json] [--only TEXT] [--threads N]]  measure; without a name, list what can be",
         "boundary: what a token costs between host and engine. Builds the release host, engines that do nothing but push, and\n\
          the mock, and measures them in the host's process and in one of their own. Prints medians, quartiles and the targets;\n\
          leaves target/bench/boundary.json. The machine's load is in the numbers: --gate, which makes a missed target exit\n\
@@ -124,7 +126,10 @@ const COMMANDS: [(&str, &str, &str); 10] = [
          an hour; --quick is three. --threads N as for peers. Leaves target/bench/engines.json.\n\
          runtime: the same for our own batching over OpenVINO (ov-runtime): tokens/s of 1 to 32 streams beside the library in process\n\
          and of 16 beside llama.cpp's server, what its loop costs outside the library, and how much sooner an answer begins whose\n\
-         prompt begins like an earlier one. Nine rounds in a quarter of an hour. Leaves target/bench/runtime.json.",
+         prompt begins like an earlier one. Nine rounds in a quarter of an hour. Leaves target/bench/runtime.json.\n\
+         exact: the same engine in f32 (profile=exact), plain and with guessed tokens, by cb-prompt-lookup and by a draft model that is\n\
+         as large as the model: what guesses cost where they do not pay, what they save in a text that is copied, and what a cached\n\
+         prefix saves. Needs nothing of others. Nine rounds in half an hour. Leaves target/bench/exact.json.",
     ),
     (
         "soak",
@@ -193,7 +198,10 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             [what, rest @ ..] if what == "peers" => Command::Bench(Some(Bench::Peers(rest.to_vec()))),
             [what, rest @ ..] if what == "engines" => Command::Bench(Some(Bench::Engines(rest.to_vec()))),
             [what, rest @ ..] if what == "runtime" => Command::Bench(Some(Bench::Runtime(rest.to_vec()))),
-            _ => bail!("bench takes what to measure, which is: boundary, tokens, peers, engines or runtime"),
+            [what, rest @ ..] if what == "exact" => Command::Bench(Some(Bench::Exact(rest.to_vec()))),
+            _ => bail!(
+                "bench takes what to measure, which is: boundary, tokens, peers, engines, runtime or exact"
+            ),
         },
         "soak" => Command::Soak(rest.to_vec()),
         other => {
@@ -261,11 +269,13 @@ mod tests {
         assert_eq!(parsed("bench tokens --quick").unwrap(), tokens);
         let peers = Command::Bench(Some(Bench::Peers(vec!["--only".to_owned(), "16".to_owned()])));
         assert_eq!(parsed("bench peers --only 16").unwrap(), peers);
-        assert!(parsed("bench token").unwrap_err().to_string().contains("peers, engines or runtime"));
+        assert!(parsed("bench token").unwrap_err().to_string().contains("engines, runtime or exact"));
         let engines = Command::Bench(Some(Bench::Engines(vec!["--quick".to_owned()])));
         assert_eq!(parsed("bench engines --quick").unwrap(), engines);
         let runtime = Command::Bench(Some(Bench::Runtime(vec!["--quick".to_owned()])));
         assert_eq!(parsed("bench runtime --quick").unwrap(), runtime);
+        let exact = Command::Bench(Some(Bench::Exact(vec!["--quick".to_owned()])));
+        assert_eq!(parsed("bench exact --quick").unwrap(), exact);
     }
 
     #[test]

@@ -23,6 +23,7 @@ tokens    what a token costs on its whole way to a client's socket
 peers     the same for servers that others wrote, beside ours
 engines   whole models: OpenVINO GenAI behind the host, the same library in process, llama.cpp's server
 runtime   whole models: our own batching over OpenVINO behind the host, beside the same two
+exact     whole models: our own batching in f32, without guessed tokens and with them
 
 cargo xtask bench NAME runs one; cargo xtask soak is the test of endurance.";
 
@@ -157,10 +158,20 @@ pub(crate) fn peers(place: &Place, words: &[String]) -> Result<ExitCode> {
     compared(place, "peers", fetch::SERVERS, words)
 }
 
-/// Whole models, by the plan of that name. The folder of compiled ones stays, as it does for users.
+/// Whole models, ours beside others', by the plan of that name.
 pub(crate) fn engines(place: &Place, plan: &str, words: &[String]) -> Result<ExitCode> {
+    whole(place, plan, fetch::ENGINES, words)
+}
+
+/// Whole models, ours alone: nothing of others is fetched.
+pub(crate) fn exact(place: &Place, words: &[String]) -> Result<ExitCode> {
+    whole(place, "exact", &[], words)
+}
+
+/// The folder of compiled models stays, as it does for users.
+fn whole(place: &Place, plan: &str, names: &'static [&'static str], words: &[String]) -> Result<ExitCode> {
     let cache = ["--cache".to_owned(), folder(place)?.join("ir").display().to_string()];
-    compared(place, plan, fetch::ENGINES, &[&cache, words].concat())
+    compared(place, plan, names, &[&cache, words].concat())
 }
 
 /// Ours beside what is fetched under `names`.

@@ -53,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Bench(Some(Bench::Peers(words))) => return bench::peers(&place, &words),
         Command::Bench(Some(Bench::Engines(words))) => return bench::engines(&place, "engines", &words),
         Command::Bench(Some(Bench::Runtime(words))) => return bench::engines(&place, "runtime", &words),
+        Command::Bench(Some(Bench::Exact(words))) => return bench::exact(&place, &words),
         Command::Soak(words) => return bench::soak(&place, &words),
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `cargo xtask bench engines` and `bench runtime`: whole models, in turn: our host over HTTP, OpenVINO GenAI in process from
+//! `cargo xtask bench engines`, `bench runtime` and `bench exact`: whole models, in turn: our host over HTTP, OpenVINO GenAI in process from
 //! Python, and llama.cpp's server; the same file, threads, prompts and lengths. What is asked of whom is the [`plan`].
 //!
 //! First all are started and ended in turn, for the time until a first answer, where the plan wants that. Then all are up, only one works at a time, and
@@ -133,7 +133,7 @@ impl Bench {
     }
 
     /// Processes of its own for each half of a round: whoever was started first in the one is the last in the other. One works at a
-    /// time, and who is first there changes too. The first volley of each kind makes kernels and buffers, and does not count.
+    /// time, and who is first there changes too. What does not count, and when it comes, is the plan's.
     fn halves(&mut self, cases: &[Case], who: &[Who], rounds: usize) -> Result<()> {
         for half in 0..rounds * HALVES {
             let backwards = half % 2 == 1;
@@ -144,9 +144,10 @@ impl Bench {
             if half % 4 > 1 {
                 order.reverse();
             }
-            for counts in [false, true] {
-                let number = half as u64 * 2 + u64::from(counts);
-                self.each(cases, &mut subjects, &order, number, counts)?;
+            let volleys = self.plan.warm.volleys();
+            for (case, number) in self.plan.warm.order(cases.len()) {
+                let (dice, counts) = (half as u64 * volleys + number, number + 1 == volleys);
+                self.each(&cases[case], &mut subjects, &order, dice, counts)?;
             }
             self.report.loads.push(system::load());
         }
@@ -168,22 +169,17 @@ impl Bench {
         Ok(subjects)
     }
 
-    /// A volley of each case for each subject.
+    /// A volley of a case for each subject.
     fn each(
         &mut self,
-        cases: &[Case],
+        case: &Case,
         subjects: &mut [Subject],
         order: &[usize],
         number: u64,
         counts: bool,
     ) -> Result<()> {
-        for case in cases {
-            let prompts = case.prompts(&self.words, number);
-            for at in order {
-                self.volley(case, &mut subjects[*at], &prompts, counts)?;
-            }
-        }
-        Ok(())
+        let prompts = case.prompts(&self.words, number);
+        order.iter().try_for_each(|at| self.volley(case, &mut subjects[*at], &prompts, counts))
     }
 
     fn volley(&mut self, case: &Case, subject: &mut Subject, prompts: &[Prompt], counts: bool) -> Result<()> {

@@ -3,7 +3,7 @@
 //! The host runs as it is shipped: routes, limits, metrics and log. Beside it run, in turn, two programs that do next to
 //! nothing (`cascadia-anchor`), so that a figure can be judged on a machine that others use too. Processor time is the
 //! subject's own, user and system, from its clock; the client's work is not in it, but for what the kernel does of it inside
-//! the subject's writes. With `peers`, `engines` or `runtime` as its first word it is the bench of that name.
+//! the subject's writes. With `peers`, `engines`, `runtime` or `exact` as its first word it is the bench of that name.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command that talks to its terminal")]
 
 mod answer;
@@ -32,11 +32,12 @@ const ROUNDS: (usize, usize) = (5, 3);
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).peekable();
-    let done = match words.next_if(|word| ["peers", "engines", "runtime"].contains(&word.as_str())).as_deref()
-    {
+    let named = ["peers", "engines", "runtime", "exact"];
+    let done = match words.next_if(|word| named.contains(&word.as_str())).as_deref() {
         Some("peers") => peers::bench(words),
         Some("engines") => engines::bench(&engines::plan::genai::PLAN, words),
-        Some(_) => engines::bench(&engines::plan::runtime::PLAN, words),
+        Some("runtime") => engines::bench(&engines::plan::runtime::PLAN, words),
+        Some(_) => engines::bench(&engines::plan::exact::PLAN, words),
         None => Options::parse(words, &[]).and_then(|options| bench(&options)),
     };
     match done {

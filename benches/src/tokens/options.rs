@@ -1,4 +1,4 @@
-//! What the three benches of this program are told: the same words, of which each knows its own.
+//! What the benches of this program are told: the same words, of which each knows its own.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,9 @@
 //! What a run asks of whom, and what one volley of it finds.
 //!
-//! Two plans: [`genai::PLAN`] is `bench engines`, [`runtime::PLAN`] is `bench runtime`.
+//! Three plans: [`genai::PLAN`] is `bench engines`, [`runtime::PLAN`] is `bench runtime`, [`exact::PLAN`] is `bench exact`.
 
+pub(crate) mod exact;
+mod figures;
 pub(crate) mod genai;
 pub(crate) mod runtime;
 
@@ -13,7 +15,7 @@ use super::steps::Steps;
 use super::subject::{Subject, Who};
 use super::threads::Threads;
 use super::verdict::Verdict;
-use super::volley::{self, Volley};
+use super::volley::{self, Events, Volley};
 use super::words::{Prompt, Words};
 use crate::spread::Spread;
 use crate::subject::{self, Manner};
@@ -36,14 +38,46 @@ pub(crate) struct Plan {
     pub(crate) cases: &'static [Case],
     /// Starts of each that are timed.
     pub(crate) starts: usize,
+    pub(crate) warm: Warm,
     /// Most generations at once.
     pub(crate) width: fn(Who) -> usize,
     /// Figures of a volley beside those that every report has.
-    pub(crate) figures: &'static [(&'static str, Figure)],
+    pub(crate) figures: &'static [&'static [(&'static str, Figure)]],
     /// Whose ratios are told: ours to theirs.
     pub(crate) pairs: &'static [(Who, Who)],
     /// The targets of which something was measured.
     pub(crate) judge: fn(&Report) -> Vec<Verdict>,
+}
+
+/// The volleys of a subject that do not count, in each half of a round.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Warm {
+    /// One of each case, ahead of all that count: it makes kernels and buffers.
+    Ahead,
+    /// So many of a case right ahead of the one that counts: for an engine that learns. What it learned and saved in a later
+    /// case is then in the figures of none before.
+    Before(u64),
+}
+
+impl Warm {
+    /// Volleys of each case in a half of a round, the one that counts included.
+    pub(crate) fn volleys(self) -> u64 {
+        match self {
+            Warm::Ahead => 2,
+            Warm::Before(count) => count + 1,
+        }
+    }
+
+    /// The volleys of a half of a round: the place of the case, and the how manieth of it, of which the last counts.
+    pub(crate) fn order(self, cases: usize) -> Vec<(usize, u64)> {
+        let numbers = 0..self.volleys();
+        match self {
+            Warm::Ahead => numbers.flat_map(|number| (0..cases).map(move |case| (case, number))).collect(),
+            Warm::Before(_) => {
+                (0..cases).flat_map(|case| numbers.clone().map(move |number| (case, number))).collect()
+            }
+        }
+    }
 }
 
 /// Some prompts at once.
@@ -56,6 +90,8 @@ pub(crate) struct Case {
     pub(crate) prompt: usize,
     /// Tokens with which a second prompt, asked behind the first, begins like it. 0: there is no second.
     pub(crate) shared: usize,
+    /// How many times a prompt says the same, one after the other. 1: all its words are drawn.
+    pub(crate) repeats: usize,
     /// Tokens of each answer.
     pub(crate) tokens: usize,
     pub(crate) who: &'static [Who],
@@ -67,7 +103,9 @@ impl Case {
         let seed = (self.prompt * 100 + self.streams) as u64;
         let mut dice = Dice::new(seed, round);
         if self.shared == 0 {
-            return (0..self.streams).map(|_| words.prompt(&mut dice, self.prompt)).collect();
+            let piece = self.prompt / self.repeats;
+            let prompts = (0..self.streams).map(|_| words.prompt(&mut dice, piece).repeated(self.repeats));
+            return prompts.collect();
         }
         let head = words.prompt(&mut dice, self.shared);
         (0..2).map(|_| head.then(&words.prompt(&mut dice, self.prompt - self.shared))).collect()
@@ -134,6 +172,7 @@ pub(crate) fn run(case: &Case, subject: &mut Subject, prompts: &[Prompt]) -> Res
     })
 }
 
+/// The first event has one token, with guesses too: nothing is guessed in the step that ends a prompt.
 fn decode(case: &Case, volley: &Volley) -> f64 {
     let behind = (case.tokens - 1) as f64;
     Spread::of(volley.first.iter().zip(&volley.last).map(|(first, last)| behind / (last - first))).median
@@ -155,7 +194,7 @@ pub(crate) fn without_engine(case: &Case, decode: f64) -> Result<Spread> {
         let requests: Vec<_> =
             (0..case.streams).map(|stream| volley::request("mock", &prompt(stream), case.tokens)).collect();
         let before = cpu(host.process())?;
-        volley::fly(host.address, &requests, 0, case.tokens)?;
+        volley::fly(host.address, &requests, Events { before: 0, together: 1 }, case.tokens)?;
         found.push((cpu(host.process())? - before).as_secs_f64() * 1e3 / case.all_tokens());
     }
     // The first warms it.
@@ -165,6 +204,7 @@ pub(crate) fn without_engine(case: &Case, decode: f64) -> Result<Spread> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engines::words;
 
     #[test]
     fn a_stream_is_timed_behind_its_first_token() {
@@ -174,11 +214,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_copied_is_said_again_and_drawn_anew_in_each_volley() {
+        let (_, words) = words::made_up();
+        let case = Case { prompt: 12, repeats: 3, streams: 2, ..genai::CASES[0] };
+        let prompts = case.prompts(&words, 0);
+        for prompt in &prompts {
+            assert_eq!((prompt.ids.len(), prompt.text.split_whitespace().count()), (12, 12));
+            assert!(prompt.ids.chunks(4).all(|piece| piece == &prompt.ids[..4]), "{prompt:?}");
+            assert_ne!(prompt.ids[..3], prompt.ids[1..4], "a piece is drawn");
+        }
+        assert_ne!(prompts[0].ids, prompts[1].ids);
+        assert_eq!(prompts[0].ids, case.prompts(&words, 0)[0].ids, "the same for everyone");
+        assert_ne!(prompts[0].ids, case.prompts(&words, 1)[0].ids);
+    }
+
+    #[test]
+    fn warm_volleys_come_ahead_of_all_that_count_or_each_case_has_its_own() {
+        assert_eq!(Warm::Ahead.order(2), [(0, 0), (1, 0), (0, 1), (1, 1)]);
+        assert_eq!(Warm::Before(2).order(2), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]);
+    }
+
+    #[test]
     fn the_cases_of_a_plan_have_a_name_each_and_fit_their_subjects() {
-        for plan in [&genai::PLAN, &runtime::PLAN] {
+        for plan in [&genai::PLAN, &runtime::PLAN, &exact::PLAN] {
             for (at, case) in plan.cases.iter().enumerate() {
                 assert!(plan.cases[..at].iter().all(|other| other.name != case.name), "{}", case.name);
                 assert!(case.shared < case.prompt, "{}", case.name);
+                assert_eq!(case.prompt % case.repeats, 0, "{}", case.name);
+                assert!(case.shared == 0 || case.repeats == 1, "{}", case.name);
                 for who in case.who {
                     assert!(plan.who.contains(who) && case.streams <= (plan.width)(*who), "{}", case.name);
                 }

@@ -83,7 +83,7 @@ impl Report {
 
     /// What is told of each volley.
     fn figures(&self) -> impl Iterator<Item = (&'static str, Figure)> {
-        FIGURES.iter().chain(self.plan.figures).copied()
+        FIGURES.iter().chain(self.plan.figures.iter().copied().flatten()).copied()
     }
 
     /// For people.
@@ -120,7 +120,7 @@ impl Report {
             let found = of(*figure);
             (!found.median.is_nan()).then(|| format!("{name} {:.4}", found.median))
         };
-        let all: Vec<_> = self.plan.figures.iter().filter_map(told).collect();
+        let all: Vec<_> = self.plan.figures.iter().copied().flatten().filter_map(told).collect();
         (!all.is_empty()).then(|| format!("{}, {}: {}", row.case.name, row.who.name(), all.join(", ")))
     }
 

@@ -21,8 +21,13 @@ pub(crate) struct Steps {
     pub(crate) infer: f64,
     /// From logits to tokens.
     pub(crate) sample: f64,
+    /// Inside the draft model, where there is one.
+    pub(crate) draft: f64,
     /// Tokens of prompts that were found in the prefix cache.
     pub(crate) hits: f64,
+    /// Guessed tokens that held, and those that did not.
+    pub(crate) held: f64,
+    pub(crate) refused: f64,
 }
 
 impl Steps {
@@ -38,13 +43,17 @@ impl Steps {
     fn read(scrape: &Scrape) -> Steps {
         let of = |name: &str, labels: &[(&str, &str)]| scrape.sum(&format!("{SERIES}{name}"), labels);
         let part = |part: &str| of("step_seconds_sum", &[("part", part)]);
+        let drafts = |outcome: &str| of("draft_tokens_total", &[("outcome", outcome)]);
         Steps {
             count: of("step_seconds_count", &[("part", "infer")]),
             plan: part("plan"),
             bind: part("bind"),
             infer: part("infer"),
             sample: part("sample"),
+            draft: part("draft"),
             hits: of("prefix_hit_tokens_total", &[]),
+            held: drafts("accepted"),
+            refused: drafts("rejected"),
         }
     }
 
@@ -58,16 +67,19 @@ impl Steps {
             bind: self.bind - before.bind,
             infer: self.infer - before.infer,
             sample: self.sample - before.sample,
+            draft: self.draft - before.draft,
             hits: self.hits - before.hits,
+            held: self.held - before.held,
+            refused: self.refused - before.refused,
         })
     }
 
     /// All parts.
     pub(crate) fn whole(&self) -> f64 {
-        self.loop_of() + self.infer
+        self.loop_of() + self.infer + self.draft
     }
 
-    /// All parts in which the library does not compute.
+    /// All parts in which no model computes.
     pub(crate) fn loop_of(&self) -> f64 {
         self.plan + self.bind + self.sample
     }
@@ -86,12 +98,19 @@ mod tests {
                     scale * sum
                 )
             };
-            let parts = [part("plan", 1), part("bind", 2), part("infer", 90), part("sample", 7)].concat();
-            let text = format!("{parts}{SERIES}prefix_hit_tokens_total{{worker=\"w\"}} {}\n", scale * 512);
+            let parts = [("plan", 1), ("bind", 2), ("infer", 90), ("sample", 7), ("draft", 5)];
+            let parts = parts.map(|(name, sum)| part(name, sum)).concat();
+            let guesses = |outcome: &str, sum: u32| {
+                format!("{SERIES}draft_tokens_total{{outcome=\"{outcome}\",worker=\"w\"}} {}\n", scale * sum)
+            };
+            let guesses = [guesses("accepted", 3), guesses("rejected", 4)].concat();
+            let hits = format!("{SERIES}prefix_hit_tokens_total{{worker=\"w\"}} {}\n", scale * 512);
+            let text = [parts, guesses, hits].concat();
             Steps::read(&Scrape::parse(&text).expect("an exposition"))
         };
         let found = told(3).since(&told(1)).expect("two steps");
-        assert_eq!((found.count, found.loop_of(), found.whole(), found.hits), (2.0, 20.0, 200.0, 1024.0));
+        assert_eq!((found.count, found.loop_of(), found.whole(), found.hits), (2.0, 20.0, 210.0, 1024.0));
+        assert_eq!((found.draft, found.held, found.refused), (10.0, 6.0, 8.0));
         assert!(told(3).since(&told(3)).is_err(), "no step in between");
     }
 }

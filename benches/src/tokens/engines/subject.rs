@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use cascadia_tests::{TempDir, setup};
-use serde_json::Value;
 
 use super::library::Library;
 use super::steps::Steps;
-use super::volley::{self, Volley, request};
+use super::volley::{self, Events, Volley, request};
 use super::words::Prompt;
 use crate::peers::group::Group;
 use crate::peers::launch::{LLAMA, Port};
@@ -26,6 +25,8 @@ use crate::peers::probe;
 const ROOM: usize = 1280;
 /// The plugins' default, which the library's own process gets too.
 const BATCHED: usize = 256;
+/// Guesses of a step for each generation, which is the plugin's default too.
+const GUESSES: usize = 5;
 /// How long a start may take: a model is compiled in the first of them.
 const PATIENCE: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -45,6 +46,12 @@ pub(crate) enum Who {
     Single,
     /// The host with our own batching over OpenVINO.
     Runtime,
+    /// The same, computing and caching in f32.
+    Exact,
+    /// That one with guesses out of the text so far.
+    Lookup,
+    /// That one with the guesses of a second copy of the model: no draft costs more for each guess.
+    Draft,
     /// OpenVINO GenAI in process.
     Library,
     /// llama.cpp's server.
@@ -58,6 +65,9 @@ impl Who {
             Who::Batch => "host --cb",
             Who::Single => "host",
             Who::Runtime => "ov-runtime",
+            Who::Exact => "exact",
+            Who::Lookup => "exact, lookup",
+            Who::Draft => "exact, draft",
             Who::Library => "library in process",
             Who::Llama => "llama.cpp server",
         }
@@ -66,7 +76,7 @@ impl Who {
     /// The environment that it needs, as the command that installs it names it.
     pub(crate) fn package(self) -> Option<&'static str> {
         match self {
-            Who::Batch | Who::Single | Who::Runtime => None,
+            Who::Batch | Who::Single | Who::Runtime | Who::Exact | Who::Lookup | Who::Draft => None,
             Who::Library => Some("openvino"),
             Who::Llama => Some("llama.cpp"),
         }
@@ -75,6 +85,16 @@ impl Who {
     /// Ours, whose threads have names that say whose they are.
     pub(crate) fn is_host(self) -> bool {
         self.package().is_none()
+    }
+
+    /// Whether its engine is our own, which tells of its steps.
+    fn is_runtime(self) -> bool {
+        matches!(self, Who::Runtime | Who::Exact | Who::Lookup | Who::Draft)
+    }
+
+    /// Most tokens of an event: those that one step gives a generation.
+    fn together(self) -> usize {
+        if matches!(self, Who::Lookup | Who::Draft) { GUESSES + 1 } else { 1 }
     }
 }
 
@@ -96,7 +116,7 @@ impl Stock {
         let mut command = Command::new(setup::host_program());
         command.env_clear().args(["--api", &port.address.to_string(), "--log-format", "json"]);
         let (library, engine) =
-            if who == Who::Runtime { ("ov_runtime", "ov-runtime") } else { ("ov_genai", "ov-genai") };
+            if who.is_runtime() { ("ov_runtime", "ov-runtime") } else { ("ov_genai", "ov-genai") };
         let width = (self.width)(who);
         command.arg("--plugin").arg(setup::plugin(library)).arg("--model").arg(&self.model);
         command.args(["--served-model-name", MODEL]);
@@ -106,14 +126,26 @@ impl Stock {
         if who != Who::Single {
             command.args(["--max-concurrent", &width.to_string()]);
         }
-        let options = [
+        let mut options = vec![
             format!("cb-max-num-seqs={width}"),
             format!("cb-max-batched-tokens={BATCHED}"),
             format!("cache-dir={}", self.cache.display()),
             format!("properties=INFERENCE_NUM_THREADS={}", self.threads),
         ];
+        options.extend(self.more(who));
         command.args(options.iter().flat_map(|o| ["--plugin-opt".to_owned(), format!("{engine}.{o}")]));
         command
+    }
+
+    /// What our own engine is told beside that.
+    fn more(&self, who: Who) -> Vec<String> {
+        let guesses = match who {
+            Who::Exact => return vec!["profile=exact".to_owned()],
+            Who::Lookup => "cb-prompt-lookup=true".to_owned(),
+            Who::Draft => format!("draft-model={}", self.model.display()),
+            _ => return Vec::new(),
+        };
+        vec!["profile=exact".to_owned(), guesses, format!("num-assistant-tokens={GUESSES}")]
     }
 
     /// The folder that the plugin compiled.
@@ -154,7 +186,7 @@ impl Subject {
     pub(crate) fn start(who: Who, stock: &Stock, prompt: &Prompt) -> Result<Subject> {
         let (dir, port, begun) = (TempDir::new(), Port::free()?, Instant::now());
         let (mut group, talk) = match who {
-            Who::Batch | Who::Single | Who::Runtime => {
+            Who::Batch | Who::Single | Who::Runtime | Who::Exact | Who::Lookup | Who::Draft => {
                 (Group::start(stock.host(who, &port), dir.path(), "host")?, Talk::Http(port.address, 0))
             }
             Who::Llama => {
@@ -193,7 +225,8 @@ impl Subject {
         match &mut self.talk {
             Talk::Http(address, before) => {
                 let requests: Vec<_> = prompts.iter().map(|prompt| request(MODEL, prompt, tokens)).collect();
-                volley::fly(*address, &requests, *before, tokens)
+                let events = Events { before: *before, together: self.who.together() };
+                volley::fly(*address, &requests, events, tokens)
             }
             Talk::Pipe(library) => library.fly(prompts, tokens),
         }
@@ -202,7 +235,7 @@ impl Subject {
     /// What the engine has told of its steps so far, if it does.
     pub(crate) fn steps(&self) -> Result<Option<Steps>> {
         match self.talk {
-            Talk::Http(address, _) if self.who == Who::Runtime => Steps::of(address).map(Some),
+            Talk::Http(address, _) if self.who.is_runtime() => Steps::of(address).map(Some),
             _ => Ok(None),
         }
     }
@@ -226,11 +259,7 @@ impl Subject {
     pub(crate) fn counts(&self, prompt: &Prompt) -> Result<()> {
         let Talk::Http(address, _) = self.talk else { return Ok(()) };
         let body = probe::fetch(address, &request(MODEL, prompt, 1), Instant::now() + PATIENCE)?;
-        let usage = body.lines().filter_map(|line| line.strip_prefix("data: ")).find_map(|data| {
-            let value: Value = serde_json::from_str(data).ok()?;
-            value["usage"]["prompt_tokens"].as_u64()
-        });
-        let counted = usage.context("no usage in the answer")?;
+        let counted = volley::usage(&body, "prompt_tokens")?;
         ensure!(counted == prompt.ids.len() as u64, "{} tokens in a prompt of {counted}", prompt.ids.len());
         Ok(())
     }

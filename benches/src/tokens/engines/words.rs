@@ -63,6 +63,22 @@ impl Prompt {
         let ids = self.ids.iter().chain(&more.ids).copied().collect();
         Prompt { ids, text: format!("{}{}", self.text, more.text) }
     }
+
+    /// This one so many times.
+    pub(crate) fn repeated(&self, times: usize) -> Prompt {
+        Prompt { ids: self.ids.repeat(times), text: self.text.repeat(times) }
+    }
+}
+
+/// A vocabulary without a model, and its words.
+#[cfg(test)]
+pub(crate) fn made_up() -> (Vec<String>, Words) {
+    let letter = |n: usize| char::from(b'a' + (n % 26) as u8);
+    let mut tokens: Vec<String> = vec!["a".into(), "\u{120}The".into(), "\u{120}it".into()];
+    let name = |n: usize| format!("\u{120}{}{}{}word", letter(n), letter(n / 26), letter(n / 676));
+    tokens.extend((0..LEAST).map(name));
+    let words = Words::of(&tokens).expect("enough words");
+    (tokens, words)
 }
 
 #[cfg(test)]
@@ -71,11 +87,7 @@ mod tests {
 
     #[test]
     fn a_prompt_has_a_word_for_each_token_and_comes_again_with_its_seed() {
-        let letter = |n: usize| char::from(b'a' + (n % 26) as u8);
-        let mut tokens: Vec<String> = vec!["a".into(), "\u{120}The".into(), "\u{120}it".into()];
-        let name = |n: usize| format!("\u{120}{}{}{}word", letter(n), letter(n / 26), letter(n / 676));
-        tokens.extend((0..LEAST).map(name));
-        let words = Words::of(&tokens).expect("enough words");
+        let (tokens, words) = made_up();
         let prompt = words.prompt(&mut Dice::new(1, 2), 20);
         assert_eq!((prompt.ids.len(), prompt.text.split_whitespace().count()), (20, 20));
         let told: String = prompt.ids.iter().map(|id| tokens[*id as usize].replace(SPACE, " ")).collect();

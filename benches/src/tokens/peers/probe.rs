@@ -36,7 +36,7 @@ pub(crate) fn fetch(address: SocketAddr, request: &[u8], until: Instant) -> Resu
 }
 
 /// The body of an answer in chunks.
-fn body(raw: &[u8]) -> Result<String> {
+pub(crate) fn body(raw: &[u8]) -> Result<String> {
     let head = raw.windows(4).position(|four| four == b"\r\n\r\n").context("no end of the head")?;
     let (mut rest, mut body) = (&raw[head + 4..], Vec::new());
     loop {

@@ -1,6 +1,6 @@
 //! `bench engines`: the host with OpenVINO GenAI beside the same library in process and llama.cpp's server.
 
-use super::{ANSWER, Case, Plan};
+use super::{ANSWER, Case, Plan, Warm};
 use crate::engines::report::{Figure, Report};
 use crate::engines::subject::Who;
 use crate::engines::verdict::{Bound, Verdict};
@@ -10,10 +10,18 @@ const ALL: &[Who] = &[Who::Batch, Who::Library, Who::Single, Who::Llama];
 const BATCHED: &[Who] = &[Who::Batch, Who::Library, Who::Llama];
 
 pub(crate) const CASES: [Case; 4] = [
-    Case { name: "1 stream", streams: 1, prompt: 20, shared: 0, tokens: ANSWER, who: ALL },
-    Case { name: "1 stream, long prompt", streams: 1, prompt: 1000, shared: 0, tokens: 8, who: ALL },
-    Case { name: "8 streams", streams: 8, prompt: 20, shared: 0, tokens: ANSWER, who: BATCHED },
-    Case { name: "16 streams", streams: 16, prompt: 20, shared: 0, tokens: ANSWER, who: BATCHED },
+    Case { name: "1 stream", streams: 1, prompt: 20, shared: 0, repeats: 1, tokens: ANSWER, who: ALL },
+    Case {
+        name: "1 stream, long prompt",
+        streams: 1,
+        prompt: 1000,
+        shared: 0,
+        repeats: 1,
+        tokens: 8,
+        who: ALL,
+    },
+    Case { name: "8 streams", streams: 8, prompt: 20, shared: 0, repeats: 1, tokens: ANSWER, who: BATCHED },
+    Case { name: "16 streams", streams: 16, prompt: 20, shared: 0, repeats: 1, tokens: ANSWER, who: BATCHED },
 ];
 
 /// See the file.
@@ -21,6 +29,7 @@ pub(crate) const PLAN: Plan = Plan {
     who: ALL,
     cases: &CASES,
     starts: 3,
+    warm: Warm::Ahead,
     width: |_| 16,
     figures: &[],
     pairs: &[

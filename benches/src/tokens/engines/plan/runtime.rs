@@ -4,9 +4,8 @@
 //! Each case has two subjects, so that a ratio is always one of neighbours. The two with 16 streams have the same prompts, which
 //! are too short for a block of a prefix cache; each volley is checked to have found there what it should.
 
-use super::{ANSWER, Case, Found, Plan};
+use super::{ANSWER, Case, Plan, Warm, figures};
 use crate::engines::report::Report;
-use crate::engines::steps::Steps;
 use crate::engines::subject::Who;
 use crate::engines::verdict::{Bound, Verdict};
 use crate::spread::Spread;
@@ -17,7 +16,7 @@ const LLAMA: &[Who] = &[Who::Runtime, Who::Llama];
 const BESIDE_LLAMA: &str = "16 beside llama.cpp";
 
 const fn beside_library(name: &'static str, streams: usize) -> Case {
-    Case { name, streams, prompt: 20, shared: 0, tokens: ANSWER, who: LIBRARY }
+    Case { name, streams, prompt: 20, shared: 0, repeats: 1, tokens: ANSWER, who: LIBRARY }
 }
 
 pub(crate) const CASES: [Case; 7] = [
@@ -26,8 +25,8 @@ pub(crate) const CASES: [Case; 7] = [
     beside_library("8 streams", 8),
     beside_library("16 streams", 16),
     beside_library("32 streams", 32),
-    Case { name: BESIDE_LLAMA, streams: 16, prompt: 20, shared: 0, tokens: ANSWER, who: LLAMA },
-    Case { name: "prefix of 512", streams: 1, prompt: 528, shared: 512, tokens: 8, who: LIBRARY },
+    Case { name: BESIDE_LLAMA, streams: 16, prompt: 20, shared: 0, repeats: 1, tokens: ANSWER, who: LLAMA },
+    Case { name: "prefix of 512", streams: 1, prompt: 528, shared: 512, repeats: 1, tokens: 8, who: LIBRARY },
 ];
 
 /// See the file.
@@ -35,36 +34,12 @@ pub(crate) const PLAN: Plan = Plan {
     who: &[Who::Runtime, Who::Library, Who::Llama],
     cases: &CASES,
     starts: 0,
+    warm: Warm::Ahead,
     width: |who| if who == Who::Llama { 16 } else { 32 },
-    figures: &[
-        ("second_first_token_ms", |f| f.warm),
-        ("first_to_second", gain),
-        ("steps", |f| of(f, |s| s.count)),
-        ("infer_ms_per_step", |f| of(f, |s| s.infer * 1e3 / s.count)),
-        ("plan_share_of_steps", |f| of(f, |s| s.plan / s.whole())),
-        ("bind_share_of_steps", |f| of(f, |s| s.bind / s.whole())),
-        ("sample_share_of_steps", |f| of(f, |s| s.sample / s.whole())),
-        ("loop_share_of_steps", outside),
-        ("share_of_time_between_steps", |f| of(f, |s| 1.0 - s.whole() / f.took)),
-    ],
+    figures: &[figures::STEPS],
     pairs: &[(Who::Runtime, Who::Library), (Who::Runtime, Who::Llama)],
     judge,
 };
-
-/// Of the engine's own account; not a number where it gives none.
-fn of(found: &Found, figure: impl Fn(&Steps) -> f64) -> f64 {
-    found.steps.as_ref().map_or(f64::NAN, figure)
-}
-
-/// How many times sooner the second of two prompts that begin alike has its first token.
-fn gain(found: &Found) -> f64 {
-    found.first / found.warm
-}
-
-/// The part of the steps' time in which the library does not compute: plan, bind and sample.
-fn outside(found: &Found) -> f64 {
-    of(found, |steps| steps.loop_of() / steps.whole())
-}
 
 fn judge(report: &Report) -> Vec<Verdict> {
     let mut all = Vec::new();
@@ -74,16 +49,15 @@ fn judge(report: &Report) -> Vec<Verdict> {
     for case in &CASES {
         let name = case.name;
         if case.shared > 0 {
-            let found = report.spread(name, Who::Runtime, gain);
-            let what = "time to a first token without the prefix in the cache to that with it";
-            judge(format!("{name}, {what}"), found, Bound::Least(8.0));
+            let found = report.spread(name, Who::Runtime, figures::gain);
+            judge(format!("{name}, {}", figures::GAIN), found, figures::LEAST_GAIN);
             continue;
         }
         let rate = |theirs| report.ratio(name, Who::Runtime, theirs, |f| f.total);
         let what = format!("{name}, tokens/s of ov-runtime");
         judge(format!("{what} to the library in process"), rate(Who::Library), Bound::Least(0.95));
         judge(format!("{what} to llama.cpp's server"), rate(Who::Llama), Bound::Least(2.5));
-        let found = report.spread(name, Who::Runtime, outside);
+        let found = report.spread(name, Who::Runtime, figures::outside);
         judge(format!("{name}, ov-runtime's loop outside infer of a step"), found, Bound::Most(0.01));
     }
     all
@@ -92,7 +66,9 @@ fn judge(report: &Report) -> Vec<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engines::plan::Found;
     use crate::engines::report::Row;
+    use crate::engines::steps::Steps;
 
     fn found(total: f64, warm: f64, sample: f64) -> Found {
         let steps = Steps { count: 32.0, infer: 0.99, sample, ..Steps::default() };
