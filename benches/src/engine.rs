@@ -21,20 +21,22 @@ use crate::watch::{settled, watch};
 use asker::Asker;
 use question::Question;
 
-const CLIENTS: u64 = 24;
+const CLIENTS: u64 = 8;
 /// A file is compiled before its first use.
 const LOADS: Duration = Duration::from_secs(300);
 /// Clients rest so often.
 const CALM: Duration = Duration::from_secs(60);
 /// The longest answers take part of a minute, on a busy machine more.
-const ENDS: Duration = Duration::from_secs(300);
+const ENDS: Duration = Duration::from_secs(600);
 /// Generations whose clients left end within a token.
 const RETURNS: Duration = Duration::from_secs(20);
-/// Answers do not depend on what runs beside them, room for all in a step and for few in the cache, guesses from the text.
-const OPTIONS: [&str; 4] = [
+/// Answers do not depend on what runs beside them, room for all in a step and for few in the cache, guesses from the text. One
+/// thread: others may use the machine meanwhile.
+const OPTIONS: [&str; 5] = [
+    "ov-runtime.threads=1",
     "ov-runtime.profile=exact",
-    "ov-runtime.cb-max-num-seqs=24",
-    "ov-runtime.cb-num-kv-blocks=24",
+    "ov-runtime.cb-max-num-seqs=8",
+    "ov-runtime.cb-num-kv-blocks=16",
     "ov-runtime.cb-prompt-lookup=true",
 ];
 /// Where the engine keeps its series.
@@ -85,7 +87,7 @@ fn start(model: &Path, options: &Options) -> Result<Host> {
     let library = library.to_str().context("the plugin's path is text")?;
     let cache = format!("ov-runtime.cache-dir={}", setup::compiled_models().display());
     let mut args = vec!["--plugin", library, "--model", &model, "--log-level", "info"];
-    args.extend(["--max-concurrent", "24", "--max-queued", "100", "--queue-timeout", "1h"]);
+    args.extend(["--max-concurrent", "32", "--max-queued", "100", "--queue-timeout", "1h"]);
     for option in OPTIONS.into_iter().chain([cache.as_str()]) {
         args.extend(["--plugin-opt", option]);
     }

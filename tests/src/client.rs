@@ -1,6 +1,7 @@
 //! A client of the API: bodies, whole answers, streams.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -192,6 +193,11 @@ impl Call {
         let mut connection = Connection::open(address)?;
         connection.send(request)?;
         Ok(Call { connection, bodiless: request.is_head() })
+    }
+
+    /// Waits so long for a piece of the answer.
+    pub fn waits(&self, patience: Duration) -> Result<()> {
+        self.connection.waits(patience)
     }
 
     /// Waits for the whole answer.

@@ -114,6 +114,11 @@ impl Connection {
         Ok(Connection { socket, peer, buffer: Vec::new(), rest: Rest::Over })
     }
 
+    /// Waits so long for a piece of an answer.
+    pub fn waits(&self, patience: Duration) -> Result<()> {
+        Ok(self.socket.set_read_timeout(Some(patience))?)
+    }
+
     /// Its socket, to set what it holds.
     pub fn socket(&self) -> &TcpStream {
         &self.socket
@@ -299,7 +304,7 @@ impl Connection {
         let n = match self.socket.read(&mut bytes) {
             Ok(n) => n,
             Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
-                bail!("nothing came for {SILENCE:?}")
+                bail!("nothing came for {:?}", self.socket.read_timeout()?.unwrap_or_default())
             }
             Err(e) => return Err(e).context("receive"),
         };

@@ -17,6 +17,8 @@ use crate::books::{Books, End};
 
 /// Words of a prompt that is larger than the cache, and not too large for a request.
 const TOO_MANY: usize = 2000;
+/// A whole answer may take this long where others use the machine.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// What a slow reader rests after each event.
 const REST: Duration = Duration::from_millis(20);
 
@@ -72,7 +74,9 @@ impl Asker<'_> {
     }
 
     fn unary(&self, question: &Question) -> Result<End> {
-        let answer = self.client.post(CHAT, &question.body)?;
+        let mut call = self.client.begin(&Request::post(CHAT, &question.body))?;
+        call.waits(PATIENCE)?;
+        let answer = call.answer()?;
         if answer.status() != 200 {
             return refusal(&answer.body, answer.status());
         }
@@ -143,7 +147,7 @@ impl Asker<'_> {
 }
 
 /// Tokens that nobody waits for.
-const ENDLESS: u64 = 300;
+const ENDLESS: u64 = 160;
 
 /// The question with an answer that is longer than its reader's patience.
 fn endless(question: &Question) -> Value {

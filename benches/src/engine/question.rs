@@ -52,7 +52,7 @@ impl Question {
     pub(crate) fn all(client: Client) -> Result<Vec<Question>> {
         let ways = [
             // Long enough that some give way to others.
-            json!({ "temperature": 0, "max_tokens": 150, "ignore_eos": true }),
+            json!({ "temperature": 0, "max_tokens": 100, "ignore_eos": true }),
             json!({ "temperature": 0.8, "top_p": 0.9, "seed": 7, "max_tokens": 40 }),
             json!({ "temperature": 0, "frequency_penalty": 0.6, "logprobs": true, "top_logprobs": 3, "max_tokens": 16 }),
             json!({ "temperature": 1.2, "top_k": 30, "seed": 8, "n": 2, "max_tokens": 12 }),
