@@ -21,6 +21,8 @@ pub struct Keep {
     pub cache_limit: u64,
     /// Most tokens of prompt and answer together; 0: what the model's files say.
     pub context_length: u32,
+    /// See [`ov_ir::Request::symmetric`].
+    pub symmetric: bool,
 }
 
 /// What is to be done where no model is found.

@@ -75,6 +75,8 @@ impl Builder for Genai {
             cache_dir: self.options.cache_dir.clone(),
             cache_limit: self.options.cache_limit,
             context_length: self.options.context_length,
+            // A GPU has kernels of its own for what the file has.
+            symmetric: self.options.profile.rounds() && self.options.device == "CPU",
         };
         let Ready { path, note } = found.source.ready(&shard.path, &keep, progress).map_err(with_library)?;
         progress.report("model", 1, 2)?;

@@ -46,8 +46,7 @@ impl Scratch {
     fn compiled(&self, name: &str) -> PathBuf {
         let folder = self.0.join(name);
         let target = ov_ir::Target::Folder(folder.clone());
-        let request =
-            ov_ir::Request { source: model(name), target, layers: None, quantize: None, context: None };
+        let request = ov_ir::Request::whole(model(name), target);
         ov_ir::compile(&request, &mut ()).unwrap();
         folder
     }

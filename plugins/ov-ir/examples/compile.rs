@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => None,
     };
     let (source, target) = (source.into(), Target::Folder(folder.into()));
-    let report = compile(&Request { source, target, layers, quantize, context: None }, &mut ())?;
+    let report = compile(&Request { layers, quantize, ..Request::whole(source, target) }, &mut ())?;
     writeln!(std::io::stdout(), "{report:#?}")?;
     Ok(())
 }

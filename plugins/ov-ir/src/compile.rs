@@ -37,8 +37,19 @@ pub struct Request {
     pub layers: Option<Range<usize>>,
     /// Rounds floating-point matrices to integers; quantized ones stay as they are.
     pub quantize: Option<Quantize>,
+    /// Rounds those quantized matrices to signed integers of 8 bits in groups of 32 whose own groups have an offset or are smaller. These,
+    /// and no others, OpenVINO's CPU device multiplies with activations of 8 bits, where it computes in f32.
+    pub symmetric: bool,
     /// Positions that will be used; decides between the two sets of factors of LongRoPE models.
     pub context: Option<u64>,
+}
+
+impl Request {
+    /// All of a model, with its weights as they are.
+    #[must_use]
+    pub fn whole(source: PathBuf, target: Target) -> Self {
+        Self { source, target, layers: None, quantize: None, symmetric: false, context: None }
+    }
 }
 
 /// Where a compiled model goes.
@@ -89,8 +100,8 @@ pub struct Report {
 pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report, Error> {
     let opened = open(&request.source, Choices { context: request.context })?;
     let range = range(request, &opened)?;
-    let rounding = request.quantize.map(rounding);
-    check_rounding(rounding, &opened, &range)?;
+    let rounding = graph::Request { plain: request.quantize.map(rounding), symmetric: request.symmetric };
+    check_rounding(rounding.plain, &opened, &range)?;
     let mut work = Work::new(progress, &request.source);
     let (parent, known) = match &request.target {
         Target::Cache(folder) => (folder.clone(), Some(folder.join("digests"))),
@@ -101,7 +112,7 @@ pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report,
         [one] => one.clone(),
         all => digest::text(&all.join("\n")),
     };
-    let key = key(&opened, &sha256, &range, request.quantize);
+    let key = key(&opened, &sha256, &range, request);
     let (folder, name) = match &request.target {
         Target::Cache(folder) => (folder.join(&key), key.clone()),
         Target::Folder(folder) => {
@@ -127,7 +138,8 @@ pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report,
 fn range(request: &Request, opened: &Opened) -> Result<Range<usize>, Error> {
     let all = opened.layers();
     let range = request.layers.clone().unwrap_or(0..all);
-    if matches!(opened.content, Content::Network(_)) && (range == (0..all) || request.quantize.is_some()) {
+    let rounds = request.quantize.is_some() || request.symmetric;
+    if matches!(opened.content, Content::Network(_)) && (range == (0..all) || rounds) {
         let problem = format!(
             "{} is compiled already; it can be cut into layers, nothing else",
             request.source.display()
@@ -146,12 +158,12 @@ fn range(request: &Request, opened: &Opened) -> Result<Range<usize>, Error> {
     Ok(range)
 }
 
-fn rounding(quantize: Quantize) -> graph::Request {
+fn rounding(quantize: Quantize) -> graph::Plain {
     let integer = match quantize.bits {
         Bits::Four => Integer::I4,
         Bits::Eight => Integer::I8,
     };
-    graph::Request {
+    graph::Plain {
         layers: Rounding { integer, group: quantize.group.map(NonZeroUsize::get) },
         tables: Rounding { integer: Integer::I8, group: None },
     }
@@ -159,7 +171,7 @@ fn rounding(quantize: Quantize) -> graph::Request {
 
 /// Finds out before anything is written whether the groups divide the rows.
 fn check_rounding(
-    rounding: Option<graph::Request>,
+    rounding: Option<graph::Plain>,
     opened: &Opened,
     range: &Range<usize>,
 ) -> Result<(), Error> {
@@ -179,7 +191,7 @@ fn check_rounding(
 }
 
 /// Names all that decides what is written.
-fn key(opened: &Opened, sha256: &str, range: &Range<usize>, quantize: Option<Quantize>) -> String {
+fn key(opened: &Opened, sha256: &str, range: &Range<usize>, request: &Request) -> String {
     let ropes = match &opened.content {
         Content::Model(model, _) => model.ropes.as_slice(),
         Content::Network(_) => &[],
@@ -191,7 +203,8 @@ fn key(opened: &Opened, sha256: &str, range: &Range<usize>, quantize: Option<Qua
             format!("{bits:?} {:?}", rope.scale().to_bits())
         })
         .collect();
-    let all = format!("{WRITER} {sha256} {range:?} {quantize:?} {ropes:?}");
+    let (quantize, symmetric) = (request.quantize, if request.symmetric { " symmetric" } else { "" });
+    let all = format!("{WRITER} {sha256} {range:?} {quantize:?} {ropes:?}{symmetric}");
     digest::text(&all)[..32].to_owned()
 }
 

@@ -21,7 +21,7 @@ use crate::model::{Activation, Block, Mlp, Model, Norm};
 use crate::source::Source;
 
 use weights::Weights;
-pub(crate) use weights::{Request, Tally};
+pub(crate) use weights::{Plain, Request, Tally};
 
 use mask::Masks;
 use position::Angles;
@@ -50,7 +50,7 @@ pub(crate) fn draw<W: io::Write>(
     model: &Model,
     source: &Source,
     range: Range<usize>,
-    rounding: Option<Request>,
+    rounding: Request,
     data: W,
     count: &mut dyn FnMut(u64) -> Result<(), Error>,
 ) -> Result<Drawn<W>, Failure> {

@@ -13,6 +13,8 @@
 //! The scales of K types are products of an f16 and an integer of at most 8 bits: exact in f32. A rounded zero point
 //! moves a weight by at most 2^-24 of the group's offset, no more than f32 arithmetic does anyway.
 //!
+//! On request the last two rows, and types with groups of 16, are rounded to `i8` in groups of 32 instead (see `round`).
+//!
 //! Invariant: rows come and go in pieces; what is kept of a matrix is a scale and a zero point per group. Knows nothing of
 //! graphs or files.
 

@@ -63,7 +63,7 @@ impl Default for Options {
             proposer: Proposer::None,
             proposed: 5,
             policy: Policy::Adaptive,
-            keep: Keep { cache_dir: None, cache_limit: 100, context_length: 0 },
+            keep: Keep { cache_dir: None, cache_limit: 100, context_length: 0, symmetric: false },
         }
     }
 }
@@ -106,6 +106,7 @@ impl Options {
             (false, Some(path)) => Proposer::Model(path),
             _ => return Err(Error::config("cb-prompt-lookup and draft-model exclude each other; give one")),
         };
+        o.keep.symmetric = o.profile.rounds();
         o.cache = match (blocks, gigabytes) {
             (0, 0) => Cache::Fitting,
             (0, gigabytes) => Cache::Gigabytes(gigabytes),
@@ -165,6 +166,8 @@ mod tests {
         assert_eq!(last("INFERENCE_PRECISION_HINT"), Some("f32"));
         assert_eq!(last("INFERENCE_NUM_THREADS"), Some("3"));
         assert_eq!(last("KV_CACHE_PRECISION"), Some("u8"), "one's own win over the profile's");
+        assert!(read(&[("profile", "fast")]).expect("valid").keep.symmetric);
+        assert!(!read(&pairs).expect("valid").keep.symmetric);
         assert_eq!(read(&[("num-assistant-tokens", "2")]).expect("valid").proposer, Proposer::None);
         let looked =
             [("num-assistant-tokens", "2"), ("cb-prompt-lookup", "true"), ("assistant-policy", "always")];

@@ -35,6 +35,9 @@ pub(in crate::cli) struct Compile {
     /// Elements that share a scale; a whole row where this is not given.
     #[arg(long, value_name = "N", requires = "quantize")]
     group: Option<NonZeroUsize>,
+    /// Round what was quantized with offsets or in groups of 16 to 8 bits in groups of 32, as the profile fast does.
+    #[arg(long)]
+    symmetric: bool,
     /// Positions that will be used, for models with factors for short and for long texts.
     #[arg(long, value_name = "N")]
     context: Option<u64>,
@@ -88,7 +91,7 @@ pub(super) fn compile(flags: &Compile) -> i32 {
         group: flags.group,
     });
     let (source, layers, context) = (flags.source.clone(), flags.layers.clone(), flags.context);
-    let request = Request { source, target, layers, quantize, context };
+    let request = Request { source, target, layers, quantize, symmetric: flags.symmetric, context };
     let report = match ov_ir::compile(&request, &mut show) {
         Ok(report) => report,
         Err(error) => return failed(error),

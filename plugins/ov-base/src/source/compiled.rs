@@ -24,11 +24,9 @@ pub(super) fn ready(path: &Path, keep: &Keep, progress: &Progress) -> Result<Rea
         })?,
     };
     let request = Request {
-        source: path.to_owned(),
-        target: Target::Cache(cache.clone()),
-        layers: None,
-        quantize: None,
+        symmetric: keep.symmetric,
         context: (keep.context_length > 0).then_some(keep.context_length.into()),
+        ..Request::whole(path.to_owned(), Target::Cache(cache.clone()))
     };
     let begun = Instant::now();
     let mut teller = Teller { progress, last: None };
@@ -91,7 +89,13 @@ fn note(manifest: &Manifest) -> String {
         names => format!("; text only, {} left out", names.join(" and ")),
     };
     let (family, formats) = (&manifest.model.family, formats.join(", "));
-    format!("weights compiled as they are stored ({family}; matrices by type: {formats}{rounded}{left_out})")
+    let symmetric = match manifest.weights.quantized.len() {
+        0 => String::new(),
+        n => format!("; {n} of them rounded to 8 bits without zero points"),
+    };
+    format!(
+        "weights compiled as they are stored ({family}; matrices by type: {formats}{symmetric}{rounded}{left_out})"
+    )
 }
 
 fn is_full(error: &ov_ir::Error) -> bool {

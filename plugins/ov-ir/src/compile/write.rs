@@ -23,7 +23,7 @@ use crate::source::Source;
 pub(super) struct Job<'a> {
     pub(super) folder: &'a Path,
     pub(super) range: Range<usize>,
-    pub(super) rounding: Option<graph::Request>,
+    pub(super) rounding: graph::Request,
     pub(super) key: String,
     pub(super) origin: Origin,
     /// Digests of the source's files, in their order.

@@ -16,9 +16,17 @@ use crate::model::{Linear, Norm, RowOrder, Weight};
 use crate::quant::{self, Encoder, Factors, Integer, Rounding};
 use crate::source::{Format, Source};
 
-/// How floating-point matrices are rounded on request.
+/// What is rounded on request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
+    pub(crate) plain: Option<Plain>,
+    /// See [`crate::Request::symmetric`].
+    pub(crate) symmetric: bool,
+}
+
+/// How floating-point matrices are rounded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plain {
     /// Matrices of the layers.
     pub(crate) layers: Rounding,
     /// Embeddings and head, which suffer most.
@@ -39,7 +47,7 @@ pub(crate) struct Tally {
 /// Reads and stores weights.
 pub(crate) struct Weights<'a> {
     source: &'a Source,
-    request: Option<Request>,
+    request: Request,
     count: &'a mut dyn FnMut(u64) -> Result<(), Error>,
     stored: HashMap<Weight, Stored>,
     tally: Tally,
@@ -55,7 +63,7 @@ enum Stored {
 impl<'a> Weights<'a> {
     pub(crate) fn new(
         source: &'a Source,
-        request: Option<Request>,
+        request: Request,
         count: &'a mut dyn FnMut(u64) -> Result<(), Error>,
     ) -> Self {
         Self { source, request, count, stored: HashMap::new(), tally: Tally::default() }
@@ -72,7 +80,7 @@ impl<'a> Weights<'a> {
         name: &str,
         weight: &Weight,
     ) -> Result<Value, Failure> {
-        self.matrix(net, name, weight, self.request.map(|request| request.tables))
+        self.matrix(net, name, weight, self.request.plain.map(|plain| plain.tables))
     }
 
     fn matrix<W: io::Write>(
@@ -105,6 +113,10 @@ impl<'a> Weights<'a> {
         let (format, columns) = (info.format, info.columns());
         let all = weight.rows.clone().unwrap_or(0..info.rows());
         let wrong = |problem| Error::tensor(source.path(), &weight.tensor, problem);
+        let rounding = match format.is_plain() {
+            true => rounding,
+            false => self.request.symmetric.then(|| Rounding::symmetric(format, columns)).flatten(),
+        };
         let mut encoder = Encoder::new(format, all.len(), columns, rounding).map_err(wrong)?;
         let dims = [all.len() as i64, columns as i64];
         let form = encoder.form().map(|(integer, group)| (integer, group as i64));
@@ -166,7 +178,7 @@ impl<'a> Weights<'a> {
 impl<W: io::Write> Draw<'_, W> {
     /// `x · Wᵀ + b`.
     pub(super) fn linear(&mut self, name: &str, linear: &Linear, x: &Value) -> Result<Value, Failure> {
-        let rounding = self.weights.request.map(|request| request.layers);
+        let rounding = self.weights.request.plain.map(|plain| plain.layers);
         let matrix = self.weights.matrix(&mut self.net, name, &linear.weight, rounding)?;
         let product = self.net.matmul(name, x, &matrix, true);
         let Some(bias) = &linear.bias else { return Ok(product) };

@@ -27,7 +27,7 @@ pub(crate) struct Factors {
 }
 
 impl Encoder {
-    /// For a matrix of so many rows and columns; floating-point numbers are rounded if asked for.
+    /// For a matrix of so many rows and columns, rounded if asked for.
     ///
     /// # Errors
     /// The groups to round in do not divide a row.
@@ -37,7 +37,6 @@ impl Encoder {
         columns: usize,
         rounding: Option<Rounding>,
     ) -> Result<Self, String> {
-        let rounding = rounding.filter(|_| format.is_plain());
         if let Some(problem) = rounding.and_then(|rounding| rounding.misfit(columns)) {
             return Err(problem);
         }

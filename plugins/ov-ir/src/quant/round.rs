@@ -1,12 +1,16 @@
-//! Quantizes floating-point weights on request: signed integers, symmetric, one scale per group of a row.
+//! Quantizes weights on request, floating-point ones and such whose groups OpenVINO is slow with: signed integers, symmetric, one scale per group of a row.
 //!
 //! The scale is rounded to f16 before the integers are chosen, so that what is stored is what was rounded to. With 4
 //! bits the element of the largest magnitude becomes exactly -8 steps, which uses all sixteen values.
 
-use super::{Grouped, Integer};
+use super::{Grouped, Integer, blocks};
 use crate::float::{from_f16, to_f16};
+use crate::source::Format;
 
-/// What floating-point weights become.
+/// Elements of a group that OpenVINO multiplies with activations of 8 bits by default, and no fewer.
+const GROUP: usize = 32;
+
+/// What weights become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rounding {
     /// 4 or 8 bits.
@@ -32,6 +36,15 @@ impl Loss {
 }
 
 impl Rounding {
+    /// What a quantized matrix must become so that 8 bits are multiplied with 8 bits: none where it is so already, or its rows are
+    /// not made of such groups.
+    pub(crate) fn symmetric(format: Format, columns: usize) -> Option<Rounding> {
+        let shape = blocks::shape(format)?;
+        let slow = shape.affine || shape.group < GROUP;
+        (slow && columns.is_multiple_of(GROUP))
+            .then_some(Rounding { integer: Integer::I8, group: Some(GROUP) })
+    }
+
     /// Rounds rows of `columns` values, which the group divides, and adds them; the first is row `first` of its matrix.
     ///
     /// # Errors

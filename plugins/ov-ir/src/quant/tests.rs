@@ -288,6 +288,31 @@ fn rounding_stays_within_half_a_step() {
 }
 
 #[test]
+fn types_that_are_slow_are_rounded_to_eight_bits_within_half_a_step() {
+    let mut kept = Vec::new();
+    for format in ALL {
+        let (block, size) = format.layout();
+        let columns = block * 2;
+        let Some(rounding) = Rounding::symmetric(format, columns) else {
+            kept.push(format);
+            continue;
+        };
+        let bytes = random(format, 40);
+        let (got, lost) = pieces((format, columns), &bytes, Some(rounding), 3).unwrap();
+        assert_eq!((got.integer, got.group, got.zeros.is_none()), (Integer::I8, 32, true), "{format:?}");
+        for (i, (a, b)) in decode(format, &bytes[..40 * size]).iter().zip(values(&got)).enumerate() {
+            let step = got.scales[i / 32].abs();
+            assert!((a - b).abs() <= step * 0.51, "{format:?}: {a} became {b} with steps of {step}");
+        }
+        assert!(lost.is_some_and(|lost| lost < 1e-4), "{format:?}: {lost:?}");
+    }
+    use Format::{IQ4_NL, IQ4_XS, Q4_0, Q5_0, Q8_0};
+    let all = [Q4_0, Q5_0, Q8_0, IQ4_NL, IQ4_XS];
+    assert!(kept.iter().all(|format| all.contains(format)) && kept.len() == all.len(), "{kept:?}");
+    assert_eq!(Rounding::symmetric(Format::Int4 { group: 16, zeros: true }, 48), None, "no whole groups");
+}
+
+#[test]
 fn rounding_refuses_what_does_not_divide() {
     let rounding = Rounding { integer: Integer::I4, group: Some(64) };
     assert!(round(rounding, &[0.0; 96], 96).unwrap_err().contains("rows of 96"));

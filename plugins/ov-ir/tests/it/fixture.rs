@@ -41,13 +41,7 @@ impl Drop for Scratch {
 
 /// All layers of a source into a folder.
 pub(crate) fn request(source: &Path, folder: &Path) -> Request {
-    Request {
-        source: source.to_owned(),
-        target: Target::Folder(folder.to_owned()),
-        layers: None,
-        quantize: None,
-        context: None,
-    }
+    Request::whole(source.to_owned(), Target::Folder(folder.to_owned()))
 }
 
 pub(crate) fn whole(name: &str, folder: &Path) -> Report {

@@ -32,14 +32,14 @@ pub(crate) fn shim() -> Arc<Shim> {
 
 /// SmolLM2 as `ov-ir` compiles it; made once.
 pub(crate) fn smol() -> PathBuf {
+    compiled(false)
+}
+
+/// The same as the profile `fast` has it where `symmetric`.
+fn compiled(symmetric: bool) -> PathBuf {
     let source = beside().join("../models/SmolLM2-135M-Instruct.Q4_1.gguf").canonicalize().unwrap();
-    let request = cascadia_ov_ir::Request {
-        source,
-        target: cascadia_ov_ir::Target::Cache(beside().join("ov-runtime-models")),
-        layers: None,
-        quantize: None,
-        context: None,
-    };
+    let target = cascadia_ov_ir::Target::Cache(beside().join("ov-runtime-models"));
+    let request = cascadia_ov_ir::Request { symmetric, ..cascadia_ov_ir::Request::whole(source, target) };
     cascadia_ov_ir::compile(&request, &mut ()).unwrap().folder.join(cascadia_ov_ir::XML)
 }
 

@@ -25,13 +25,7 @@ fn open_tiny(scratch: &Scratch, name: &str) -> Option<Model> {
     }
     let folder = scratch.0.join(name);
     let target = cascadia_ov_ir::Target::Folder(folder.clone());
-    let request = cascadia_ov_ir::Request {
-        source: models::source(name),
-        target,
-        layers: None,
-        quantize: None,
-        context: None,
-    };
+    let request = cascadia_ov_ir::Request::whole(models::source(name), target);
     cascadia_ov_ir::compile(&request, &mut ()).unwrap();
     let mut model = Model::open(&shim(), &folder.join(cascadia_ov_ir::XML), "CPU", &exact()).unwrap();
     model.allocate(16).unwrap();

@@ -13,7 +13,7 @@ const TEXT: usize = if cfg!(debug_assertions) { 20 } else { 200 };
 fn model(profile: Profile) -> Model {
     let properties: Vec<_> =
         profile.properties().iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let mut model = Model::open(&shim(), &smol(), "CPU", &properties).unwrap();
+    let mut model = Model::open(&shim(), &compiled(profile.rounds()), "CPU", &properties).unwrap();
     model.allocate(16).unwrap();
     model
 }
