@@ -83,7 +83,9 @@ fn a_host_that_fails_to_start_is_never_told_ready() -> Result<()> {
     let dir = TempDir::new();
     let (manager, socket) = Manager::at(&dir)?;
     let args = ["--plugin", &mock(), "--api", "127.0.0.1:0", "--plugin-opt", "mock.fail-load=no weights"];
-    cascadia_tests::host::run_with(&args, &[("NOTIFY_SOCKET", &socket)]).complains(1, &["no weights"]);
+    let ended = cascadia_tests::host::run_with(&args, &[("NOTIFY_SOCKET", &socket)]);
+    ended.complains(1, &["no weights"]);
+    assert!(!ended.complaint.contains("again_in"), "nothing is tried again: {}", ended.complaint);
     manager.0.set_nonblocking(true)?;
     let mut told = Vec::new();
     while let Ok(text) = manager.next() {

@@ -93,6 +93,13 @@ fn everything_that_the_card_promises_is_done() -> Result<()> {
         let p = |token: &Value| token["logprob"].as_f64().unwrap_or(1.0);
         assert!(p(token) <= p(&top[0]) && p(&top[0]) >= p(&top[1]) && p(&top[1]) >= p(&top[2]), "{token}");
     }
+    // Typical sampling with no share leaves one token, whatever the seed; the same draw without it differs.
+    let wild = |seed: u32, typical: f64| -> Result<String> {
+        let fields = json!({"temperature": 1.5, "seed": seed, "typical_p": typical, "max_tokens": 12});
+        Ok(host.post(CHAT, &ask("Tell a story.", &fields))?.content())
+    };
+    assert_eq!(wild(1, 0.0)?, wild(2, 0.0)?);
+    assert_ne!(wild(1, 1.0)?, wild(2, 1.0)?);
     // Token 7042 is " Paris": banned by its bias, something else is said.
     let france = |fields: &Value| -> Result<String> {
         Ok(host.post(CHAT, &ask("What is the capital of France?", fields))?.content())

@@ -155,15 +155,20 @@ impl Keeper {
         if self.slots.iter().filter(of_the_start).any(|s| matches!(s.phase, Phase::Building { .. })) {
             return;
         }
+        let hopeless = self.is_hopeless();
         let Some(settled) = self.settled.take() else { return };
-        let hopeless =
-            self.slots.iter().all(|s| s.serving().is_none()) && self.ground.config.plugins.dirs.is_empty();
         let answer = match self.last_error.take() {
             Some(error) if hopeless => Err(error),
             _ => Ok(()),
         };
         // Nobody listens when a signal came first.
         drop(settled.send(answer));
+    }
+
+    /// Whether the host ends because of its first builds: all have failed, and no folder may bring another engine.
+    fn is_hopeless(&self) -> bool {
+        let none = |s: &Slot| s.serving().is_none() && !matches!(s.phase, Phase::Building { .. });
+        self.settled.is_some() && self.slots.iter().all(none) && self.ground.config.plugins.dirs.is_empty()
     }
 
     /// Starts building the slot's engine on a thread of its own, from the newest copy of its plugin.
@@ -287,6 +292,10 @@ impl Keeper {
             return;
         }
         let wait = slot.failed(now);
+        if self.is_hopeless() {
+            return;
+        }
+        let slot = &self.slots[at];
         if wait == PAUSE {
             tracing::error!(model = slot.job.name, again_in = ?wait, "engine failed too often in a minute: left alone");
         } else {

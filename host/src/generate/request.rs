@@ -12,6 +12,8 @@ pub struct Sampling {
     /// 0 = off.
     pub min_p: f32,
     /// 1 = off.
+    pub typical_p: f32,
+    /// 1 = off.
     pub repetition_penalty: f32,
     /// 0 = off.
     pub frequency_penalty: f32,
@@ -28,6 +30,7 @@ impl Default for Sampling {
             top_p: 1.0,
             top_k: 0,
             min_p: 0.0,
+            typical_p: 1.0,
             repetition_penalty: 1.0,
             frequency_penalty: 0.0,
             presence_penalty: 0.0,

@@ -267,7 +267,7 @@ pub(super) fn task(id: u64, r: &Request) -> Task {
         temperature: s.temperature,
         top_p: s.top_p,
         min_p: s.min_p,
-        typical_p: 1.0,
+        typical_p: s.typical_p,
         top_k: s.top_k,
         repetition_penalty: s.repetition_penalty,
         frequency_penalty: s.frequency_penalty,

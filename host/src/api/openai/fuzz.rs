@@ -46,8 +46,15 @@ fn check(params: &Params, prompts: usize) {
         "{params:?}"
     );
     let s = &params.sampling;
-    let all =
-        [s.temperature, s.top_p, s.min_p, s.repetition_penalty, s.frequency_penalty, s.presence_penalty];
+    let all = [
+        s.temperature,
+        s.top_p,
+        s.min_p,
+        s.typical_p,
+        s.repetition_penalty,
+        s.frequency_penalty,
+        s.presence_penalty,
+    ];
     assert!(all.iter().all(|n| n.is_finite()), "{params:?}");
     assert!(params.logit_bias.iter().all(|b| b.bias.is_finite() && b.bias.abs() <= 100.0), "{params:?}");
 }

@@ -111,6 +111,7 @@ impl Params {
         let wanted = [
             ("temperature", s.temperature > 0.0, features::SAMPLING),
             ("min_p", s.min_p > 0.0, features::MIN_P),
+            ("typical_p", s.typical_p < 1.0, features::TYPICAL_P),
             ("frequency_penalty", s.frequency_penalty != 0.0, features::PENALTIES),
             ("presence_penalty", s.presence_penalty != 0.0, features::PENALTIES),
             (
@@ -165,6 +166,7 @@ fn sampling(fields: &mut Fields, model: Offer<'_>) -> Result<Sampling, ApiError>
         top_p,
         top_k,
         min_p: fields.number("min_p", 0.0, 1.0)?.unwrap_or(off.min_p),
+        typical_p: fields.number("typical_p", 0.0, 1.0)?.unwrap_or(off.typical_p),
         repetition_penalty: fields
             .number("repetition_penalty", 0.01, 10.0)?
             .unwrap_or(off.repetition_penalty),

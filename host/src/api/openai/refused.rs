@@ -36,7 +36,7 @@ const NOT_YET: &[&str] = &[
 /// Refused unless this.
 fn only(name: &str) -> Option<Value> {
     Some(match name {
-        "typical_p" | "length_penalty" => json!(1),
+        "length_penalty" => json!(1),
         "skip_special_tokens" | "add_generation_prompt" | "include_reasoning" => json!(true),
         "spaces_between_special_tokens" => json!(true),
         "modalities" => json!(["text"]),
@@ -46,7 +46,6 @@ fn only(name: &str) -> Option<Value> {
 }
 
 const ONLY: &[&str] = &[
-    "typical_p",
     "length_penalty",
     "skip_special_tokens",
     "add_generation_prompt",
@@ -156,7 +155,7 @@ mod tests {
     #[test]
     fn neutral_values_ask_for_nothing_and_others_are_named() {
         let neutral = json!({
-            "tools": [], "tool_choice": "none", "skip_special_tokens": true, "typical_p": 1.0, "modalities": ["text"],
+            "tools": [], "tool_choice": "none", "skip_special_tokens": true, "length_penalty": 1.0, "modalities": ["text"],
             "response_format": {"type": "text"}, "reasoning_effort": "none", "suffix": "", "prompt_logprobs": null,
             "function_call": "auto", "bad_words": [], "web_search_options": null, "priority": 0,
         });
@@ -164,7 +163,7 @@ mod tests {
         for (field, value) in [
             ("tools", json!([{}])),
             ("skip_special_tokens", json!(false)),
-            ("typical_p", json!(0.5)),
+            ("length_penalty", json!(0.5)),
             ("modalities", json!(["audio"])),
             ("response_format", json!({"type": "json_object"})),
             ("reasoning_effort", json!("high")),
