@@ -1,8 +1,10 @@
 //! What every client saw, and when a model was in trouble: a request may fail only while its model was.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use anyhow::{Result, anyhow};
 use parking_lot::{Mutex, MutexGuard};
 
 /// Faults that are told in full; of the others only the number.
@@ -77,15 +79,25 @@ impl Books {
         }
     }
 
-    /// A request that began then has ended now. `wanted` is an end that it may have at any time.
-    pub(crate) fn ended(
+    /// Asks, and writes down how it ended, which is answered; a panic, which is how the harness says that an answer has another shape,
+    /// is no proper end. `wanted` is an end that it may have at any time.
+    pub(crate) fn asks(
         &self,
         model: &str,
         kind: &str,
-        begun: Instant,
-        end: anyhow::Result<End>,
         wanted: End,
-    ) {
+        ask: impl FnOnce() -> Result<End>,
+    ) -> Option<End> {
+        let begun = Instant::now();
+        let end = catch_unwind(AssertUnwindSafe(ask))
+            .unwrap_or_else(|_| Err(anyhow!("an answer of another shape, see above")));
+        let told = end.as_ref().ok().copied();
+        self.ended(model, kind, begun, end, wanted);
+        told
+    }
+
+    /// A request that began then has ended now. `wanted` is an end that it may have at any time.
+    fn ended(&self, model: &str, kind: &str, begun: Instant, end: Result<End>, wanted: End) {
         let excused = self.excuses(model, begun);
         match end {
             Err(error) => {

@@ -1,13 +1,11 @@
 //! The clients: each asks one model for ever, in every way that clients do, and writes down how it ended.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use cascadia_tests::Dice;
 use cascadia_tests::client::{CHAT, Client, chat, order, with};
-use cascadia_tests::http::Request;
 use serde_json::{Value, json};
 
 use crate::answers::{self, refusal, to_end};
@@ -42,12 +40,8 @@ impl Caller<'_> {
                 14 => ("failing unary", End::Refused(500)),
                 _ => ("left unary", End::Left),
             };
-            let begun = Instant::now();
-            // The harness asserts the shape of errors.
-            let end = catch_unwind(AssertUnwindSafe(|| self.ask(kind, &id)))
-                .unwrap_or_else(|_| Err(anyhow!("an answer of another shape, see above")));
-            let refused = matches!(end, Ok(End::Refused(_)));
-            self.books.ended(self.model, kind, begun, end, wanted);
+            let end = self.books.asks(self.model, kind, wanted, || self.ask(kind, &id));
+            let refused = matches!(end, Some(End::Refused(_)));
             if refused {
                 std::thread::sleep(REST);
             }
@@ -110,44 +104,17 @@ impl Caller<'_> {
 
     fn cancelled(&mut self, id: &str) -> Result<End> {
         let body = self.body("w w w", &json!({"token_delay_ms": 5, "repeat": 1000}));
-        let mut stream = match answers::begin(self.client, &body, Some(id))? {
-            Ok(stream) => stream,
-            Err(end) => return Ok(end),
-        };
-        for _ in 0..self.dice.roll(8) {
-            if stream.event()?.is_none() {
-                break;
-            }
-        }
-        self.client.cancel(id)?;
-        to_end(&mut stream, Duration::ZERO)
+        Ok(answers::cancelled(self.client, &body, id, &mut self.dice)?.0)
     }
 
     fn left_stream(&mut self) -> Result<End> {
         let body = self.body("w", &json!({"token_delay_ms": 2, "repeat": 4000}));
-        let mut stream = match answers::begin(self.client, &body, None)? {
-            Ok(stream) => stream,
-            Err(end) => return Ok(end),
-        };
-        for _ in 0..self.dice.roll(20) {
-            if stream.event()?.is_none() {
-                break;
-            }
-        }
-        if self.dice.roll(2) == 0 {
-            stream.reset();
-        }
-        Ok(End::Left)
+        answers::left_stream(self.client, &body, &mut self.dice)
     }
 
     fn left_unary(&mut self) -> Result<End> {
         let body = self.body("w", &json!({"token_delay_ms": 5, "repeat": 4000}));
-        let call = self.client.begin(&Request::post(CHAT, &body))?;
-        std::thread::sleep(Duration::from_millis(self.dice.roll(50)));
-        if self.dice.roll(2) == 0 {
-            call.reset();
-        }
-        Ok(End::Left)
+        answers::left_unary(self.client, &body, 50, &mut self.dice)
     }
 
     fn failing_stream(&mut self) -> Result<End> {

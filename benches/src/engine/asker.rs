@@ -1,10 +1,9 @@
 //! A client that asks for ever, in every way that clients do, and compares what it hears with what was said to it alone.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use cascadia_tests::Dice;
 use cascadia_tests::client::{CHAT, Client, with};
 use cascadia_tests::http::Request;
@@ -12,7 +11,7 @@ use parking_lot::RwLock;
 use serde_json::{Value, json};
 
 use super::question::{Question, Said};
-use crate::answers::{begin, refusal, to_end};
+use crate::answers::{self, begin, refusal, to_end};
 use crate::books::{Books, End};
 
 /// Words of a prompt that is larger than the cache, and not too large for a request.
@@ -50,11 +49,8 @@ impl Asker<'_> {
                 _ => ("too long", End::Refused(413)),
             };
             let _out = self.calm.read();
-            let begun = Instant::now();
-            // The harness asserts the shape of errors.
-            let end = catch_unwind(AssertUnwindSafe(|| self.ask(kind, &id)))
-                .unwrap_or_else(|_| Err(anyhow!("an answer of another shape, see above")));
-            self.books.ended("m", kind, begun, end, wanted);
+            let books = self.books;
+            books.asks("m", kind, wanted, || self.ask(kind, &id));
         }
     }
 
@@ -67,8 +63,8 @@ impl Asker<'_> {
             "stream" | "slow reader" if question.choices() == 1 => self.stream(question, rest),
             "unary" | "stream" | "slow reader" => self.unary(question),
             "cancelled stream" => self.cancelled(&endless(question), id),
-            "left stream" => self.left_stream(&endless(question)),
-            "left unary" => self.left_unary(&endless(question)),
+            "left stream" => answers::left_stream(self.client, &endless(question), &mut self.dice),
+            "left unary" => answers::left_unary(self.client, &endless(question), 400, &mut self.dice),
             _ => self.too_long(),
         }
     }
@@ -97,45 +93,10 @@ impl Asker<'_> {
     }
 
     fn cancelled(&mut self, body: &Value, id: &str) -> Result<End> {
-        let mut stream = match begin(self.client, body, Some(id))? {
-            Ok(stream) => stream,
-            Err(end) => return Ok(end),
-        };
-        for _ in 0..self.dice.roll(8) {
-            if stream.event()?.is_none() {
-                break;
-            }
-        }
-        self.client.cancel(id)?;
-        let end = to_end(&mut stream, Duration::ZERO)?;
-        let tokens = stream.told().completion_tokens();
-        ensure!(tokens < ENDLESS, "a cancelled stream went on to its end");
+        let (end, stream) = answers::cancelled(self.client, body, id, &mut self.dice)?;
+        let tokens = stream.map(|stream| stream.told().completion_tokens());
+        ensure!(tokens.is_none_or(|n| n < ENDLESS), "a cancelled stream went on to its end");
         Ok(end)
-    }
-
-    fn left_stream(&mut self, body: &Value) -> Result<End> {
-        let mut stream = match begin(self.client, body, None)? {
-            Ok(stream) => stream,
-            Err(end) => return Ok(end),
-        };
-        for _ in 0..self.dice.roll(20) {
-            if stream.event()?.is_none() {
-                break;
-            }
-        }
-        if self.dice.roll(2) == 0 {
-            stream.reset();
-        }
-        Ok(End::Left)
-    }
-
-    fn left_unary(&mut self, body: &Value) -> Result<End> {
-        let call = self.client.begin(&Request::post(CHAT, body))?;
-        std::thread::sleep(Duration::from_millis(self.dice.roll(400)));
-        if self.dice.roll(2) == 0 {
-            call.reset();
-        }
-        Ok(End::Left)
     }
 
     fn too_long(&self) -> Result<End> {
