@@ -30,14 +30,16 @@ const CALM: Duration = Duration::from_secs(60);
 const ENDS: Duration = Duration::from_secs(600);
 /// Generations whose clients left end within a token.
 const RETURNS: Duration = Duration::from_secs(20);
-/// Answers do not depend on what runs beside them, room for all in a step and for few in the cache, guesses from the text. One
+/// Answers do not depend on what runs beside them, room for all in a step and for few in the cache, guesses from the text. Few numbers of
+/// rows, so that all have been soon and the kernels made for them take no more memory. One
 /// thread: others may use the machine meanwhile.
-const OPTIONS: [&str; 5] = [
+const OPTIONS: [&str; 6] = [
     "ov-runtime.threads=1",
     "ov-runtime.profile=exact",
     "ov-runtime.cb-max-num-seqs=8",
     "ov-runtime.cb-num-kv-blocks=16",
     "ov-runtime.cb-prompt-lookup=true",
+    "ov-runtime.cb-max-batched-tokens=64",
 ];
 /// Looks that may fall between two gauges, one after the other.
 const LOOKS: usize = 3;
