@@ -21,6 +21,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use cascadia_tests::setup;
 
+/// Minutes of the longest soak: a week.
+const MOST: f64 = 10_080.0;
+
 struct Options {
     /// The file of a real model, for the soak of our own engine.
     engine: Option<PathBuf>,
@@ -43,8 +46,10 @@ impl Options {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--minutes" => {
-                    options.minutes =
-                        words.next().and_then(|n| n.parse().ok()).context("--minutes takes a number")?
+                    let minutes = words.next().and_then(|n| n.parse().ok());
+                    options.minutes = minutes
+                        .filter(|n: &f64| (0.0..=MOST).contains(n))
+                        .with_context(|| format!("--minutes takes a number from 0 to {MOST}"))?
                 }
                 "--seed" => {
                     seed = Some(words.next().and_then(|n| n.parse().ok()).context("--seed takes a number")?)

@@ -139,7 +139,7 @@ const COMMANDS: [(&str, &str, &str); 10] = [
          descriptors, threads and processes must be back. --isolate runs all engines in processes of their own.\n\
          ov-runtime: an hour of our own batching with the real model at profile=exact, in a cache too small for those who ask: every\n\
          answer must be the one that the model gave when it was asked alone, and whenever all rest every block must be back.\n\
-         scheduler: ten million tokens through its scheduler, with nothing that computes.",
+         scheduler: ten million tokens through the scheduler of ov-runtime alone, with nothing that computes; no other words.",
     ),
 ];
 
@@ -199,11 +199,21 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             [what, rest @ ..] if what == "engines" => Command::Bench(Some(Bench::Engines(rest.to_vec()))),
             [what, rest @ ..] if what == "runtime" => Command::Bench(Some(Bench::Runtime(rest.to_vec()))),
             [what, rest @ ..] if what == "exact" => Command::Bench(Some(Bench::Exact(rest.to_vec()))),
-            _ => bail!(
-                "bench takes what to measure, which is: boundary, tokens, peers, engines, runtime or exact"
+            [other, ..] => bail!(
+                "bench does not know {other:?}; it takes what to measure: boundary, tokens, peers, engines, runtime or exact"
             ),
         },
-        "soak" => Command::Soak(rest.to_vec()),
+        "soak" => match rest {
+            [what, ..] if !what.starts_with('-') && what != "ov-runtime" && what != "scheduler" => {
+                bail!(
+                    "soak does not know {what:?}; it takes ov-runtime, scheduler, or none of them for the mock"
+                )
+            }
+            [what, word, ..] if what == "scheduler" => {
+                bail!("soak scheduler takes nothing else, got {word:?}")
+            }
+            _ => Command::Soak(rest.to_vec()),
+        },
         other => {
             let known: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
             bail!("unknown command {other}; there are {}", known.join(", "))

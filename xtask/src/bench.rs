@@ -206,7 +206,7 @@ pub(crate) fn soak(place: &Place, words: &[String]) -> Result<ExitCode> {
             let model = [engine.clone(), place.gguf().display().to_string()];
             start(place, "cascadia-soak", &[&model, words].concat())
         }
-        [scheduler] if scheduler == "scheduler" => {
+        [scheduler, ..] if scheduler == "scheduler" => {
             let mut command = proc::cargo(&place.root);
             command.args(["test", "--release", "-p", "cascadia-batching", "--lib", "ten_million"]);
             proc::run(command.args(["--", "--ignored", "--nocapture"]))?;

@@ -142,7 +142,7 @@ fn arguments(place: &Place, words: &[String]) -> Vec<String> {
     if value(words, "--config").is_none() {
         if value(words, "--plugin").is_none() {
             all.extend(["--plugin".to_owned(), "libov_genai.so".to_owned()]);
-            if value(words, "--model").is_none() {
+            if value(words, "--model").is_none() && value(words, "--profile").is_none() {
                 // A model as small as ours says one thing or another by the rounding of the default precision.
                 all.extend(["--plugin-opt".to_owned(), "ov-genai.profile=exact".to_owned()]);
             }

@@ -14,7 +14,7 @@ mod verdict;
 mod volley;
 mod words;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cascadia_tests::Dice;
 
 use crate::options::Options;
@@ -120,6 +120,8 @@ impl Bench {
     /// The volleys of all cases that are wanted.
     fn volleys(&mut self) -> Result<()> {
         let cases: Vec<Case> = self.plan.cases.iter().filter(|case| self.wants(case)).copied().collect();
+        let all = || self.plan.cases.iter().map(|case| case.name).collect::<Vec<_>>().join(", ");
+        ensure!(!cases.is_empty(), "--only fits no case; there are {}", all());
         let asked = |who: &Who| cases.iter().any(|case| case.who.contains(who));
         let who: Vec<Who> = self.plan.who.iter().copied().filter(asked).collect();
         for case in &cases {

@@ -19,7 +19,7 @@ mod system;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use options::Options;
 use plan::{Case, Found};
@@ -54,6 +54,7 @@ fn bench(options: &Options) -> Result<()> {
     let mut cases = plan::cases(options.quick);
     if let Some(part) = &options.only {
         cases.retain(|case| format!("{} {}", case.name, case.manner.streams).contains(part));
+        ensure!(!cases.is_empty(), "--only {part:?} fits no case; leave it out to see them all");
     }
     let mut rows = Vec::new();
     for case in cases {

@@ -26,6 +26,10 @@ fn our_flags_step_back_for_the_users() {
             "--served-model-name x",
             format!("--plugin libov_genai.so {exact} --model {model} --served-model-name x"),
         ),
+        (
+            "--profile fast",
+            format!("--plugin libov_genai.so --model {model} --served-model-name smollm2 --profile fast"),
+        ),
         ("--model=m", "--plugin libov_genai.so --model=m".to_owned()),
         ("--plugin p --model m", "--plugin p --model m".to_owned()),
         ("--config c.toml", "--config c.toml".to_owned()),

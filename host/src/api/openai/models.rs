@@ -12,6 +12,7 @@ use crate::models::Model;
 const HONOURED: &[&str] = &[
     features::SAMPLING,
     features::MIN_P,
+    features::TYPICAL_P,
     features::PENALTIES,
     features::REPETITION_PENALTY,
     features::SEED,

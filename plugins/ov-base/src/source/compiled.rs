@@ -89,13 +89,11 @@ fn note(manifest: &Manifest) -> String {
         names => format!("; text only, {} left out", names.join(" and ")),
     };
     let (family, formats) = (&manifest.model.family, formats.join(", "));
-    let symmetric = match manifest.weights.quantized.len() {
-        0 => String::new(),
-        n => format!("; {n} of them rounded to 8 bits without zero points"),
+    let (how, symmetric) = match manifest.weights.quantized.len() {
+        0 => (" as they are stored", String::new()),
+        n => ("", format!("; {n} of them rounded to 8 bits without zero points")),
     };
-    format!(
-        "weights compiled as they are stored ({family}; matrices by type: {formats}{symmetric}{rounded}{left_out})"
-    )
+    format!("weights compiled{how} ({family}; matrices by type: {formats}{symmetric}{rounded}{left_out})")
 }
 
 fn is_full(error: &ov_ir::Error) -> bool {
