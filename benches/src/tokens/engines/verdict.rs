@@ -21,6 +21,17 @@ pub(crate) struct Verdict {
     pub(crate) bound: Bound,
 }
 
+/// The targets of which something was measured.
+#[derive(Default)]
+pub(crate) struct Verdicts(pub(crate) Vec<Verdict>);
+
+impl Verdicts {
+    /// One more, where it was measured.
+    pub(crate) fn judge(&mut self, what: String, found: Option<Spread>, bound: Bound) {
+        self.0.extend(found.map(|found| Verdict { what, found, bound }));
+    }
+}
+
 impl Verdict {
     /// What is not a number is not met.
     pub(crate) fn is_met(&self) -> bool {

@@ -84,6 +84,34 @@ struct Seq {
     first: i32,
 }
 
+/// The logits behind each of `ids` from `from` on, which lie in the blocks from `first` on, computed `rows` at a time; what lies before
+/// `from` is computed as one prompt.
+fn logits(model: &mut Model, ids: &[i64], first: i32, from: usize, rows: usize) -> Vec<Vec<f32>> {
+    let facts = model.facts();
+    let (mut all, mut past) = (Vec::new(), 0);
+    while past < ids.len() {
+        let ahead = past < from;
+        let end = if ahead { from } else { past.saturating_add(rows).min(ids.len()) };
+        let held = end.div_ceil(facts.block_tokens) as i32;
+        let sampled: Vec<i64> = if ahead { vec![] } else { (0..(end - past) as i64).collect() };
+        let lent = model
+            .infer(&Rows {
+                ids: &ids[past..end],
+                positions: &(past as i64..end as i64).collect::<Vec<_>>(),
+                past: &[past as i32],
+                row_begins: &[0, (end - past) as i32],
+                blocks: &(first..first + held).collect::<Vec<_>>(),
+                block_begins: &[0, held],
+                sampled: &sampled,
+                longest: end as i32,
+            })
+            .unwrap();
+        all.extend(lent.values.chunks(facts.vocabulary).map(<[f32]>::to_vec));
+        past = end;
+    }
+    all
+}
+
 /// The place of the largest.
 fn best(row: &[f32]) -> usize {
     (0..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best })

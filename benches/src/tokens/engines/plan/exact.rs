@@ -7,8 +7,7 @@
 use super::{ANSWER, Case, Plan, Warm, figures};
 use crate::engines::report::Report;
 use crate::engines::subject::Who;
-use crate::engines::verdict::{Bound, Verdict};
-use crate::spread::Spread;
+use crate::engines::verdict::{Bound, Verdict, Verdicts};
 
 const ALL: &[Who] = &[Who::Exact, Who::Lookup, Who::Draft];
 
@@ -54,24 +53,20 @@ pub(crate) const PLAN: Plan = Plan {
 };
 
 fn judge(report: &Report) -> Vec<Verdict> {
-    let mut all = Vec::new();
-    let mut judge = |what: String, found: Option<Spread>, bound| {
-        all.extend(found.map(|found| Verdict { what, found, bound }));
-    };
+    let mut all = Verdicts::default();
     for case in &CASES {
         let name = case.name;
         if case.shared > 0 {
-            let found = report.spread(name, Who::Exact, figures::gain);
-            judge(format!("{name}, {}", figures::GAIN), found, figures::LEAST_GAIN);
+            figures::judge_gain(report, name, Who::Exact, &mut all);
             continue;
         }
         let bound = Bound::Least(if case.repeats > 1 { 1.3 } else { 0.97 });
         for (who, guesses) in [(Who::Lookup, "prompt lookup"), (Who::Draft, "a draft model")] {
             let found = report.ratio(name, who, Who::Exact, |f| f.total);
-            judge(format!("{name}, tokens/s with {guesses} to those without"), found, bound);
+            all.judge(format!("{name}, tokens/s with {guesses} to those without"), found, bound);
         }
     }
-    all
+    all.0
 }
 
 #[cfg(test)]

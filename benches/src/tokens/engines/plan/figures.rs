@@ -1,9 +1,10 @@
 //! What our own engine's account of its steps comes to, for the plans that ask it.
 
 use super::Found;
-use crate::engines::report::Figure;
+use crate::engines::report::{Figure, Report};
 use crate::engines::steps::Steps;
-use crate::engines::verdict::Bound;
+use crate::engines::subject::Who;
+use crate::engines::verdict::{Bound, Verdicts};
 
 /// Of the prefix cache and the steps.
 pub(crate) const STEPS: &[(&str, Figure)] = &[
@@ -25,10 +26,6 @@ pub(crate) const GUESSES: &[(&str, Figure)] = &[
     ("guesses_refused_per_token", |f| of(f, |s| s.refused / tokens(f))),
 ];
 
-/// What [`gain`] is called where it is judged, and what it should be.
-pub(crate) const GAIN: &str = "time to a first token without the prefix in the cache to that with it";
-pub(crate) const LEAST_GAIN: Bound = Bound::Least(8.0);
-
 /// Of the engine's own account; not a number where it gives none.
 fn of(found: &Found, figure: impl Fn(&Steps) -> f64) -> f64 {
     found.steps.as_ref().map_or(f64::NAN, figure)
@@ -39,8 +36,14 @@ fn tokens(found: &Found) -> f64 {
 }
 
 /// How many times sooner the second of two prompts that begin alike has its first token.
-pub(crate) fn gain(found: &Found) -> f64 {
+fn gain(found: &Found) -> f64 {
     found.first / found.warm
+}
+
+/// Judges [`gain`].
+pub(crate) fn judge_gain(report: &Report, case: &str, who: Who, all: &mut Verdicts) {
+    let what = format!("{case}, time to a first token without the prefix in the cache to that with it");
+    all.judge(what, report.spread(case, who, gain), Bound::Least(8.0));
 }
 
 /// The part of the steps' time in which no model computes: plan, bind and sample.

@@ -3,7 +3,7 @@
 use super::{ANSWER, Case, Plan, Warm};
 use crate::engines::report::{Figure, Report};
 use crate::engines::subject::Who;
-use crate::engines::verdict::{Bound, Verdict};
+use crate::engines::verdict::{Bound, Verdict, Verdicts};
 use crate::spread::Spread;
 
 const ALL: &[Who] = &[Who::Batch, Who::Library, Who::Single, Who::Llama];
@@ -42,32 +42,33 @@ pub(crate) const PLAN: Plan = Plan {
 };
 
 fn judge(report: &Report) -> Vec<Verdict> {
-    let mut all = Vec::new();
-    let mut judge = |what: String, found: Option<Spread>, bound: Bound| {
-        all.extend(found.map(|found| Verdict { what, found, bound }));
-    };
+    let mut all = Verdicts::default();
     for case in CASES.iter().filter(|case| case.prompt < 100) {
         let rate: Figure = if case.streams == 1 { |f| f.decode } else { |f| f.total };
         let rates = |ours, theirs| report.ratio(case.name, ours, theirs, rate);
         let name = case.name;
-        judge(
+        all.judge(
             format!("{name}, tokens/s of host --cb to the library in process"),
             rates(Who::Batch, Who::Library),
             Bound::Least(0.95),
         );
-        judge(
+        all.judge(
             format!("{name}, tokens/s of host to the library in process"),
             rates(Who::Single, Who::Library),
             Bound::Least(0.95),
         );
         if case.streams > 1 {
             let found = rates(Who::Batch, Who::Llama);
-            judge(format!("{name}, tokens/s of host --cb to llama.cpp's server"), found, Bound::Least(1.0));
+            all.judge(
+                format!("{name}, tokens/s of host --cb to llama.cpp's server"),
+                found,
+                Bound::Least(1.0),
+            );
         }
         let outside = outside(report, case);
-        judge(format!("{name}, host's share of its processor time"), outside, Bound::Most(0.02));
+        all.judge(format!("{name}, host's share of its processor time"), outside, Bound::Most(0.02));
     }
-    all
+    all.0
 }
 
 /// The host's part of what host and engine use together: at most what it uses with an engine that only waits.

@@ -7,8 +7,7 @@
 use super::{ANSWER, Case, Plan, Warm, figures};
 use crate::engines::report::Report;
 use crate::engines::subject::Who;
-use crate::engines::verdict::{Bound, Verdict};
-use crate::spread::Spread;
+use crate::engines::verdict::{Bound, Verdict, Verdicts};
 
 const LIBRARY: &[Who] = &[Who::Runtime, Who::Library];
 const LLAMA: &[Who] = &[Who::Runtime, Who::Llama];
@@ -42,25 +41,21 @@ pub(crate) const PLAN: Plan = Plan {
 };
 
 fn judge(report: &Report) -> Vec<Verdict> {
-    let mut all = Vec::new();
-    let mut judge = |what: String, found: Option<Spread>, bound| {
-        all.extend(found.map(|found| Verdict { what, found, bound }));
-    };
+    let mut all = Verdicts::default();
     for case in &CASES {
         let name = case.name;
         if case.shared > 0 {
-            let found = report.spread(name, Who::Runtime, figures::gain);
-            judge(format!("{name}, {}", figures::GAIN), found, figures::LEAST_GAIN);
+            figures::judge_gain(report, name, Who::Runtime, &mut all);
             continue;
         }
         let rate = |theirs| report.ratio(name, Who::Runtime, theirs, |f| f.total);
         let what = format!("{name}, tokens/s of ov-runtime");
-        judge(format!("{what} to the library in process"), rate(Who::Library), Bound::Least(0.95));
-        judge(format!("{what} to llama.cpp's server"), rate(Who::Llama), Bound::Least(2.5));
+        all.judge(format!("{what} to the library in process"), rate(Who::Library), Bound::Least(0.95));
+        all.judge(format!("{what} to llama.cpp's server"), rate(Who::Llama), Bound::Least(2.5));
         let found = report.spread(name, Who::Runtime, figures::outside);
-        judge(format!("{name}, ov-runtime's loop outside infer of a step"), found, Bound::Most(0.01));
+        all.judge(format!("{name}, ov-runtime's loop outside infer of a step"), found, Bound::Most(0.01));
     }
-    all
+    all.0
 }
 
 #[cfg(test)]

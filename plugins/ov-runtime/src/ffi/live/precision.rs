@@ -18,34 +18,6 @@ fn model(profile: Profile) -> Model {
     model
 }
 
-/// The distributions behind each of `tokens` from `from` on, computed in steps of `rows`.
-fn distributions(model: &mut Model, tokens: &[i64], from: usize, rows: usize) -> Vec<Vec<f32>> {
-    let vocabulary = model.facts().vocabulary;
-    let blocks: Vec<i32> = (0..tokens.len().div_ceil(32) as i32).collect();
-    let (mut all, mut past) = (Vec::new(), 0);
-    while past < tokens.len() {
-        // What lies before is a prompt in any case.
-        let end = if past < from { from } else { (past + rows).min(tokens.len()) };
-        let sampled: Vec<i64> = if past < from { vec![] } else { (0..(end - past) as i64).collect() };
-        let held = end.div_ceil(32);
-        let lent = model
-            .infer(&Rows {
-                ids: &tokens[past..end],
-                positions: &(past as i64..end as i64).collect::<Vec<_>>(),
-                past: &[past as i32],
-                row_begins: &[0, (end - past) as i32],
-                blocks: &blocks[..held],
-                block_begins: &[0, held as i32],
-                sampled: &sampled,
-                longest: end as i32,
-            })
-            .unwrap();
-        all.extend(lent.values.chunks(vocabulary).map(<[f32]>::to_vec));
-        past = end;
-    }
-    all
-}
-
 #[test]
 #[ignore = "needs cargo xtask build and the model"]
 fn profiles_keep_to_the_distributions_of_f32_as_the_documents_say() {
@@ -55,13 +27,13 @@ fn profiles_keep_to_the_distributions_of_f32_as_the_documents_say() {
         step(&mut exact, &mut [&mut text], true);
     }
     let from = FRANCE.len();
-    let reference = distributions(&mut exact, &text.tokens, from, 1);
+    let reference = logits(&mut exact, &text.tokens, 0, from, 1);
     drop(exact);
     // The largest mean that is accepted, twice what was measured and more.
     for (profile, most) in [(Profile::Exact, 1e-9), (Profile::Default, 0.02), (Profile::Fast, 0.02)] {
         let mut model = model(profile);
         for (how, rows) in [("token by token", 1), ("in one piece", usize::MAX / 2)] {
-            let found = distributions(&mut model, &text.tokens, from, rows);
+            let found = logits(&mut model, &text.tokens, 0, from, rows);
             let each: Vec<f64> = reference.iter().zip(&found).map(|(p, q)| divergence(p, q)).collect();
             let mean = each.iter().sum::<f64>() / each.len() as f64;
             let largest = each.iter().copied().fold(0.0, f64::max);
