@@ -29,8 +29,8 @@ fn profiles_keep_to_the_distributions_of_f32_as_the_documents_say() {
     let from = FRANCE.len();
     let reference = logits(&mut exact, &text.tokens, 0, from, 1);
     drop(exact);
-    // The largest mean that is accepted, twice what was measured and more.
-    for (profile, most) in [(Profile::Exact, 1e-9), (Profile::Default, 0.02), (Profile::Fast, 0.02)] {
+    // The largest mean that is accepted: some three to five times what was measured, on processors of both kinds.
+    for (profile, most) in [(Profile::Exact, 1e-9), (Profile::Default, 0.004), (Profile::Fast, 0.01)] {
         let mut model = model(profile);
         for (how, rows) in [("token by token", 1), ("in one piece", usize::MAX / 2)] {
             let found = logits(&mut model, &text.tokens, 0, from, rows);
