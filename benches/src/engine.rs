@@ -79,7 +79,9 @@ pub(crate) fn soak(model: &Path, options: &Options) -> Result<bool> {
         watch(&host, options.minutes, &books, &mut looks, || keeper.look());
         over.store(true, Ordering::Relaxed);
     });
-    let mut lines = did(&scrape(host.client())?, &books);
+    let told = scrape(host.client())?;
+    let mut lines = did(&told, &books);
+    lines.push(connections(&told, &books));
     let isolated = usize::from(options.isolate);
     lines.extend(verdict::judge(&mut host, &verdict::Rest { before, copy: 0.0, isolated }, &looks, &books));
     verdict::tell(options.json, options.seed, &books, &looks, &lines);
@@ -90,7 +92,7 @@ fn start(model: &Path, options: &Options) -> Result<Host> {
     let (library, model) = (setup::plugin("ov_runtime"), format!("m={}", model.display()));
     let library = library.to_str().context("the plugin's path is text")?;
     let cache = format!("ov-runtime.cache-dir={}", setup::compiled_models().display());
-    let mut args = vec!["--plugin", library, "--model", &model, "--log-level", "info"];
+    let mut args = vec!["--plugin", library, "--model", &model, "--log-level", "debug"];
     args.extend(["--max-concurrent", "32", "--max-queued", "100", "--queue-timeout", "1h"]);
     for option in OPTIONS.into_iter().chain([cache.as_str()]) {
         args.extend(["--plugin-opt", option]);
@@ -122,6 +124,17 @@ fn did(scrape: &Scrape, books: &Books) -> Vec<String> {
         format!("{n:>8}  {what}")
     });
     told.into()
+}
+
+/// How connections ended. No client here gives the host a reason to end one.
+fn connections(scrape: &Scrape, books: &Books) -> String {
+    let ended = |how: Option<(&str, &str)>| scrape.sum("cascadia_connections_ended_total", how.as_slice());
+    let (all, usual) = (ended(None), ["closed", "client_left"].map(|how| ended(Some(("reason", how)))));
+    let rest = all - usual.iter().sum::<f64>();
+    if rest > 0.0 {
+        books.fault(format!("the host ended {rest} connections"));
+    }
+    format!("{all:>8}  connections ended, {} of them because the client left, {rest} by the host", usual[1])
 }
 
 /// Blocks of the KV cache.

@@ -182,6 +182,7 @@ impl Host {
             limits,
             self.tls.clone(),
             service,
+            Arc::clone(&self.api.metrics),
             life.stop.clone(),
             life.tasks.clone(),
         ));

@@ -2,6 +2,7 @@
 
 mod bell;
 pub mod body;
+mod ended;
 pub mod gzip;
 pub mod read;
 pub mod respond;

@@ -26,10 +26,13 @@ use tokio_util::task::TaskTracker;
 
 use super::Body;
 use super::bell::Bell;
+use super::ended;
 use super::shortcut::Shortcut;
 use super::socket::{Socket, Watch, Writer};
 use super::streams::Streams;
 use super::tls::Certificates;
+use crate::telemetry::labels::ConnectionEnd;
+use crate::telemetry::metrics::Metrics;
 
 /// What a handler knows of the connection.
 #[derive(Clone)]
@@ -76,13 +79,14 @@ pub struct Limits {
     pub write_timeout: Duration,
 }
 
-/// Accepts until `stop` is cancelled, with TLS where there are certificates. Connections are tracked by `tasks` and end with
-/// `stop` too. `limits` is asked for each of them; how many there may be is settled at the start.
+/// Accepts until `stop` is cancelled, with TLS where there are certificates. Connections are booked in `metrics`, tracked by
+/// `tasks`, and end with `stop` too. `limits` is asked for each of them; how many there may be is settled at the start.
 pub async fn serve(
     listener: TcpListener,
     limits: impl Fn() -> Limits + Send,
     tls: Option<Certificates>,
     service: Service,
+    metrics: Arc<Metrics>,
     stop: CancellationToken,
     tasks: TaskTracker,
 ) {
@@ -106,8 +110,11 @@ pub async fn serve(
                     tasks: tasks.clone(),
                 };
                 let tls = tls.as_ref().map(Certificates::now);
+                metrics.connections.inc();
+                let metrics = Arc::clone(&metrics);
                 tasks.spawn(async move {
-                    converse(socket, tls, terms).await;
+                    let end = converse(socket, tls, terms).await;
+                    metrics.connection_ended(end);
                     drop(slot);
                 });
             }
@@ -129,38 +136,39 @@ struct Terms {
     tasks: TaskTracker,
 }
 
-async fn converse(socket: TcpStream, tls: Option<TlsAcceptor>, terms: Terms) {
+async fn converse(socket: TcpStream, tls: Option<TlsAcceptor>, terms: Terms) -> ConnectionEnd {
     // Without it a token waits up to 40 ms for the acknowledgement of the one before.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "nodelay not set");
     }
-    let token = terms.connection.token.clone();
-    let mut http: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>> = match tls {
+    let Connection { peer, token } = terms.connection.clone();
+    let mut http: Pin<Box<dyn Future<Output = ConnectionEnd> + Send>> = match tls {
         Some(acceptor) => Box::pin(speak_tls(socket, acceptor, terms)),
         None => Box::pin(speak_openly(socket, terms)),
     };
     let mut cancelled = pin!(token.cancelled());
     let mut bell: Option<Arc<Bell>> = None;
-    let ended = poll_fn(|cx| {
+    let end = poll_fn(|cx| {
         // Asked only when it may have come true: asking with every token would cost a lock each.
         let bell = Bell::of(&mut bell, cx.waker());
         if bell.rang() && cancelled.as_mut().poll(&mut Context::from_waker(&bell.waker())).is_ready() {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(ConnectionEnd::Cut);
         }
         http.as_mut().poll(cx)
-    });
-    if let Err(error) = ended.await {
-        tracing::debug!(%error, "connection ended");
-    }
+    })
+    .await;
+    tracing::debug!(%peer, reason = end.name(), "connection ended");
+    end
 }
 
 /// Speaks HTTP over a plain connection; the client's first bytes say which.
-async fn speak_openly(socket: TcpStream, terms: Terms) -> hyper::Result<()> {
+async fn speak_openly(socket: TcpStream, terms: Terms) -> ConnectionEnd {
     // Boxed, and gone before the first request: a connection's memory is that of its largest moment.
     let begun = Box::pin(tokio::time::timeout(terms.limits.header_timeout, Begun::read(socket)));
-    let Ok(Ok((socket, begun))) = begun.await else {
-        // Too little came in time, or it has gone.
-        return Ok(());
+    let (socket, begun) = match begun.await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(_gone)) => return ConnectionEnd::Closed,
+        Err(_late) => return ConnectionEnd::NoRequest,
     };
     let two = begun.is_two();
     let mut socket = Socket::new(socket, begun.bytes(), terms.limits.write_timeout);
@@ -169,7 +177,7 @@ async fn speak_openly(socket: TcpStream, terms: Terms) -> hyper::Result<()> {
 }
 
 /// The same over TLS.
-async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> hyper::Result<()> {
+async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> ConnectionEnd {
     let socket = Socket::new(socket, &[], terms.limits.write_timeout);
     let watch = socket.watch();
     match tokio::time::timeout(terms.limits.header_timeout, acceptor.accept(socket)).await {
@@ -185,9 +193,9 @@ async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> hy
         }
         Ok(Err(error)) => {
             tracing::debug!(%error, "no TLS");
-            Ok(())
+            ConnectionEnd::Tls
         }
-        Err(_) => Ok(()),
+        Err(_late) => ConnectionEnd::NoRequest,
     }
 }
 
@@ -199,7 +207,7 @@ async fn speak<I, F>(
     two: bool,
     terms: Terms,
     farewell: impl FnOnce(I) -> F,
-) -> hyper::Result<()>
+) -> ConnectionEnd
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = ()>,
@@ -224,19 +232,19 @@ where
             .serve_connection(io, answer);
         let mut served = Box::pin(served);
         if let Ok(ended) = tokio::time::timeout(limits.header_timeout, &mut served).await {
-            return ended;
+            return ended::of(ended, two);
         }
         if !streams.has_begun() {
             // Nobody asks: a connection that is only held keeps others out. What comes now is still answered.
             served.as_mut().graceful_shutdown();
             if let Ok(ended) = tokio::time::timeout(FAREWELL, &mut served).await {
-                return ended;
+                return ended::of(ended, two);
             }
             if !streams.has_begun() {
-                return Ok(());
+                return ConnectionEnd::NoRequest;
             }
         }
-        return served.await;
+        return ended::of(served.await, two);
     }
     let way = short.as_ref().map(|(way, _)| Arc::clone(way));
     let answer = service_fn(move |request: Request<Incoming>| {
@@ -272,9 +280,9 @@ where
         }
     });
     // A client that left unseen needs no farewell.
-    let Some(ended) = ended.await else { return Ok(()) };
+    let Some(ended) = ended.await else { return ConnectionEnd::ClientLeft };
     Box::pin(farewell(one.into_parts().io.into_inner())).await;
-    ended
+    ended::of(ended, two)
 }
 
 /// Requests that one HTTP/2 connection may have at once.

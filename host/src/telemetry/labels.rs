@@ -130,6 +130,26 @@ label! {
 }
 
 label! {
+    /// How a client's connection ended.
+    ConnectionEnd {
+        /// Nothing was owed: after the last answer, or without a request.
+        Closed = "closed",
+        /// The client went, or stopped answering pings, while a request was under way.
+        ClientLeft = "client_left",
+        /// The head of a first or next request did not come in time.
+        NoRequest = "no_request",
+        /// The host ended it: its client did not read, or the host stopped.
+        Cut = "cut",
+        /// What came is no HTTP.
+        Malformed = "malformed",
+        /// There was no agreement on TLS.
+        Tls = "tls",
+        /// Anything else; the log at debug says what.
+        Error = "error",
+    }
+}
+
+label! {
     /// The step of loading that failed.
     LoadStage {
         /// Finding the file.

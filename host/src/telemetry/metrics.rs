@@ -10,7 +10,7 @@ use prometheus::{
     IntGauge, Opts, Registry, TextEncoder,
 };
 
-use super::labels::{FrameKind, LinkError, LoadStage, Protocol, Reason};
+use super::labels::{ConnectionEnd, FrameKind, LinkError, LoadStage, Protocol, Reason};
 use super::names::{self, Family};
 use super::transport::TransportMetrics;
 use served::Served;
@@ -57,6 +57,9 @@ pub struct Metrics {
     pub unknown_fields: IntCounter,
     /// Streams ended because the client did not read.
     pub slow_clients: IntCounter,
+    /// Connections of clients that were accepted.
+    pub connections: IntCounter,
+    connections_ended: Vec<IntCounter>,
     /// Links between stages.
     pub transport: Arc<TransportMetrics>,
 }
@@ -88,6 +91,7 @@ impl Metrics {
         let rejected = counters(r, &names::REJECTED);
         let protocol = counters(r, &names::PLUGIN_PROTOCOL);
         let load_errors = counters(r, &names::PLUGIN_LOAD_ERRORS);
+        let ended = counters(r, &names::CONNECTIONS_ENDED);
         let sent = counters(r, &names::TRANSPORT_SENT);
         let received = counters(r, &names::TRANSPORT_RECV);
         let errors = counters(r, &names::LINK_ERRORS);
@@ -138,16 +142,13 @@ impl Metrics {
             queue_wait: histogram(r, &names::QUEUE_WAIT),
             bodies: int_gauge(r, &names::BODY_BYTES),
             unread: int_gauge(r, &names::UNREAD),
-            unknown_fields: keep(
-                r,
-                IntCounter::new(names::UNKNOWN_FIELDS.name, names::UNKNOWN_FIELDS.help)
-                    .expect("PANIC: the name is valid"),
-            ),
-            slow_clients: keep(
-                r,
-                IntCounter::new(names::SLOW_CLIENTS.name, names::SLOW_CLIENTS.help)
-                    .expect("PANIC: the name is valid"),
-            ),
+            unknown_fields: counter(r, &names::UNKNOWN_FIELDS),
+            slow_clients: counter(r, &names::SLOW_CLIENTS),
+            connections: counter(r, &names::CONNECTIONS),
+            connections_ended: ConnectionEnd::ALL
+                .iter()
+                .map(|v| ended.with_label_values(&[v.name()]))
+                .collect(),
             transport,
             registry,
         }
@@ -162,6 +163,11 @@ impl Metrics {
     /// Books one rejection.
     pub fn reject(&self, reason: Reason) {
         self.rejected[reason as usize].inc();
+    }
+
+    /// Books the end of a connection.
+    pub fn connection_ended(&self, end: ConnectionEnd) {
+        self.connections_ended[end as usize].inc();
     }
 
     /// Books so many more bytes of bodies, or fewer.
@@ -264,6 +270,10 @@ fn keep<C: Collector + Clone + 'static>(registry: &Registry, collector: C) -> C 
 
 fn opts(f: &Family) -> Opts {
     Opts::new(f.name, f.help)
+}
+
+fn counter(registry: &Registry, f: &Family) -> IntCounter {
+    keep(registry, IntCounter::new(f.name, f.help).expect("PANIC: the name is valid"))
 }
 
 fn counters(registry: &Registry, f: &Family) -> IntCounterVec {

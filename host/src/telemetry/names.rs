@@ -150,6 +150,10 @@ families! {
         "Bytes of streams that wait for their clients to read, to 4 KiB for each; limits.max_unread_mb bounds them.";
     SLOW_CLIENTS: Own Counter "cascadia_slow_clients_total" [] &[],
         "Streams ended because the client did not read.";
+    CONNECTIONS: Own Counter "cascadia_connections_total" [] &[],
+        "Connections of clients accepted. Less those that have ended: what is open, which server.max_connections bounds.";
+    CONNECTIONS_ENDED: Own Counter "cascadia_connections_ended_total" ["reason"] &[],
+        "Connections of clients that have ended, by how.";
     BUILD_INFO: Own Gauge "cascadia_build_info" ["version"] &[],
         "1, with the version of the host.";
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::labels::{
-    Direction, FinishReason, FrameKind, LinkError, LoadStage, Protocol, Reason, Restart, Side,
+    ConnectionEnd, Direction, FinishReason, FrameKind, LinkError, LoadStage, Protocol, Reason, Restart, Side,
 };
 use super::names::{ALL, Family, Origin, Type};
 
@@ -33,6 +33,7 @@ pub fn markdown() -> String {
         ("direction", list(Direction::ALL.iter().map(|v| v.name()))),
         ("side", list(Side::ALL.iter().map(|v| v.name()))),
         ("reason (links)", list(LinkError::ALL.iter().map(|v| v.name()))),
+        ("reason (connections)", list(ConnectionEnd::ALL.iter().map(|v| v.name()))),
         ("reason (restarts)", list(Restart::ALL.iter().map(|v| v.name()))),
     ] {
         writeln!(out, "| {label} | {values} |").unwrap_or_default();

@@ -9,7 +9,8 @@ pub struct Limits {
     pub blocks: usize,
     /// Most rows in a batch.
     pub rows: usize,
-    /// Most rows of prompts in a batch in which at least as many decode as wait for their prompts. Smaller steps keep the time between two tokens short.
+    /// Most rows of prompts in a batch in which at least as many decode as wait for their prompts, and half as many more where
+    /// that ends all prompts. Smaller steps keep the time between two tokens short.
     pub rows_beside: usize,
     /// Most sequences that hold blocks at a time. At most `rows`, so that each can have a row in every step.
     pub sequences: usize,

@@ -110,6 +110,11 @@ impl Sequence {
         self.computed + 1 == self.tokens.len()
     }
 
+    /// Rows until it gives a token.
+    pub(crate) fn rows_to_come(&self) -> usize {
+        self.tokens.len() - self.computed
+    }
+
     /// Positions below this are scored: all of the prompt but its last, whose row is sampled.
     pub(crate) fn score_end(&self) -> usize {
         if self.score { self.generated_from.saturating_sub(1) } else { 0 }

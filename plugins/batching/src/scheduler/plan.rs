@@ -4,6 +4,7 @@ use super::admit::Entrance;
 use super::{Scheduler, insert, trim};
 use crate::batch::{Batch, BlockCopy, Part};
 use crate::drafts::Drafts;
+use crate::sequence::Sequence;
 
 impl Scheduler {
     /// The next step, or none where nothing lives. `now_ns` never goes back. A step that is still out is abandoned.
@@ -126,12 +127,32 @@ impl Scheduler {
         self.drafts.truncate(sequence.table.len() * size - length);
     }
 
-    /// Chunks of prompts, the first in order first, be it running or waiting.
-    fn plan_prompts(&mut self) {
+    /// How many rows of prompts may be in the batch.
+    fn most_rows_of_prompts(&self) -> usize {
+        let beside = self.limits.rows_beside;
+        let enough = beside + beside / 2;
         // Where more wait for their prompts than decode, small steps would hold up the many for the few.
         let prompts = self.running.len() - self.turn.len() + self.waiting.len();
-        let most = if prompts > self.turn.len() { self.limits.rows } else { self.limits.rows_beside };
-        let mut left = most.min(self.limits.rows - self.batch.ids.len());
+        if prompts > self.turn.len() {
+            self.limits.rows
+        } else if self.rows_of_prompts_are_within(enough) {
+            // A rest of less than half a step is no step of its own, for which everybody would wait.
+            enough
+        } else {
+            beside
+        }
+    }
+
+    /// Whether all prompts together have no more rows than these to come; what the cache has of them counts as well.
+    fn rows_of_prompts_are_within(&self, most: usize) -> bool {
+        let slots = self.running.iter().chain(&self.waiting).map(|(_, slot)| self.at(*slot));
+        let mut rows = slots.filter(|sequence| sequence.planned == 0).map(Sequence::rows_to_come);
+        rows.try_fold(0, |sum, rows| Some(sum + rows).filter(|sum| *sum <= most)).is_some()
+    }
+
+    /// Chunks of prompts, the first in order first, be it running or waiting.
+    fn plan_prompts(&mut self) {
+        let mut left = self.most_rows_of_prompts().min(self.limits.rows - self.batch.ids.len());
         let (mut place, mut next) = (0, 0);
         let mut open = true;
         while left > 0 {
@@ -170,7 +191,7 @@ impl Scheduler {
             // Either stood here, or came in before those who stand here.
             place += 1;
             let sequence = self.at(slot);
-            let rows = left.min(sequence.tokens.len() - sequence.computed);
+            let rows = left.min(sequence.rows_to_come());
             if self.make_ready(slot) {
                 self.push_part(slot, rows);
                 left -= rows;

@@ -95,6 +95,20 @@ fn prompts_take_all_rows_where_more_wait_for_them_than_decode() {
 }
 
 #[test]
+fn a_short_rest_of_a_prompt_is_no_step_of_its_own() {
+    for (length, expected) in [(6, 6), (7, 4)] {
+        let mut rig = Rig::new(small());
+        rig.add(entry(1, &[1, 2], 8)).unwrap();
+        rig.step();
+        rig.add(entry(2, &vec![3; length], 2)).unwrap();
+        rig.plan();
+        assert_eq!(rig.scheduler.batch().unwrap().parts[1].rows, expected, "of {length}");
+        rig.finish();
+        rig.run();
+    }
+}
+
+#[test]
 fn a_prompt_alone_takes_all_rows() {
     let mut rig = Rig::new(small());
     rig.add(entry(1, &[3; 11], 2)).unwrap();

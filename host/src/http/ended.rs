@@ -1,0 +1,37 @@
+//! How a connection ended that hyper served: some of its errors are how clients leave every day.
+
+use std::error::Error;
+use std::io;
+
+use crate::telemetry::labels::ConnectionEnd;
+
+/// How it ended; `two` where HTTP/2 was spoken.
+pub(super) fn of(ended: hyper::Result<()>, two: bool) -> ConnectionEnd {
+    let Err(error) = ended else { return ConnectionEnd::Closed };
+    let cause = error.source().map(ToString::to_string);
+    tracing::debug!(%error, cause, "connection failed");
+    let below = io_kind(&error);
+    if below == Some(io::ErrorKind::TimedOut) {
+        // The socket's patience with a client that does not read.
+        ConnectionEnd::Cut
+    } else if error.is_timeout() && !two {
+        ConnectionEnd::NoRequest
+    } else if error.is_parse() {
+        ConnectionEnd::Malformed
+    } else if below.is_some()
+        || error.is_incomplete_message()
+        || error.is_body_write_aborted()
+        // An answer to a ping of HTTP/2.
+        || error.is_timeout()
+    {
+        ConnectionEnd::ClientLeft
+    } else {
+        ConnectionEnd::Error
+    }
+}
+
+/// What failed below hyper, where that is the cause.
+fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
+    let causes = std::iter::successors(error.source(), |error| (*error).source());
+    causes.into_iter().find_map(|error| error.downcast_ref::<io::Error>()).map(io::Error::kind)
+}
