@@ -51,7 +51,12 @@ fn trusting(
 
 /// Asks for `/livez` and answers what came.
 fn ask(stream: &mut StreamOwned<ClientConnection, TcpStream>) -> Result<String> {
-    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    ask_for(stream, "/livez")
+}
+
+fn ask_for(stream: &mut StreamOwned<ClientConnection, TcpStream>, path: &str) -> Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).context("an answer and a proper end")?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
@@ -81,6 +86,8 @@ fn a_host_with_a_certificate_speaks_tls_and_nothing_else() -> Result<()> {
     // It may end with an alert or a reset; it must end.
     drop(plain.read_to_end(&mut rest));
     assert!(!rest.starts_with(b"HTTP/"), "{}", String::from_utf8_lossy(&rest));
+    let metrics = ask_for(&mut connect(&host, &[])?, "/metrics")?;
+    assert!(metrics.contains("cascadia_connections_ended_total{reason=\"tls\"} 1\n"), "{metrics}");
     assert!(ask(&mut connect(&host, &[])?)?.contains("\"ok\""));
     Ok(())
 }

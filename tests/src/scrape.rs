@@ -76,6 +76,11 @@ impl Scrape {
         self.sum("cascadia_generation_duration_seconds_count", &[])
     }
 
+    /// Connections that ended in one way.
+    pub fn connections_ended(&self, reason: &str) -> f64 {
+        self.value("cascadia_connections_ended_total", &[("reason", reason)])
+    }
+
     /// Rejections for that reason.
     #[track_caller]
     pub fn rejected(&self, reason: &str) -> f64 {

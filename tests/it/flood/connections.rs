@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use anyhow::{Context, Result};
 use cascadia_tests::client::{CHAT, chat, streamed};
 use cascadia_tests::http::{Connection, Request};
-use cascadia_tests::{Host, setup, sys, wait};
+use cascadia_tests::{Host, Scrape, setup, sys, wait};
 
 use super::{begin, has_descriptors, held, is_calm, settled};
 
@@ -102,9 +102,44 @@ fn a_thousand_half_open_sockets_cost_nobody_else_anything_and_end() -> Result<()
         let now = host.footprint().descriptors;
         if now <= before.descriptors + 8 { Ok(()) } else { Err(format!("{now} descriptors")) }
     });
-    assert_eq!(halves.len(), EACH * BEGINNINGS.len());
+    let open = host.scrape().connections_ended("no_request");
+    assert_eq!(open, (EACH * BEGINNINGS.len()) as f64, "each is counted");
     drop(halves);
     is_calm(&host, before)
+}
+
+#[test]
+fn connections_are_counted_with_how_they_ended() -> Result<()> {
+    let (host, _) = begin(&["--set", "server.header_timeout=1s", "--set", "limits.slow_client_timeout=1s"]);
+    let before = host.scrape();
+    let raw = |bytes: &[u8]| -> Result<Connection> {
+        let mut connection = Connection::open(host.client().address)?;
+        connection.send_all(bytes)?;
+        Ok(connection)
+    };
+    // No HTTP; a probe that says nothing; a head that does not end.
+    assert_eq!(raw(b"\x16\x03\x01 nothing\r\n\r\n")?.head()?.status, 400);
+    drop(raw(b"")?);
+    raw(b"GET /livez HTTP/1.1\r\n")?.closed()?;
+    // An answer that is whole, in a connection that is kept until it is idle for too long.
+    let mut kept = raw(b"GET /livez HTTP/1.1\r\nhost: here\r\n\r\n")?;
+    kept.head()?;
+    kept.body()?;
+    kept.closed()?;
+    drop(kept);
+    // A client that leaves in the middle of an answer.
+    let call = host.begin(&Request::post(CHAT, &held()))?;
+    host.inflight(1);
+    call.reset();
+    let ended = |metrics: &Scrape, how: &str| metrics.connections_ended(how) - before.connections_ended(how);
+    let metrics = host.until("clients gone", 1.0, |metrics| ended(metrics, "client_left"));
+    let told = ["malformed", "no_request", "cut", "tls", "error"].map(|how| ended(&metrics, how));
+    assert_eq!(told, [1.0, 2.0, 0.0, 0.0, 0.0]);
+    assert!(ended(&metrics, "closed") >= 1.0, "the probe's");
+    let open = metrics.value("cascadia_connections_total", &[])
+        - metrics.sum("cascadia_connections_ended_total", &[]);
+    assert_eq!(open, 1.0, "only the one that asks");
+    Ok(())
 }
 
 #[test]
@@ -117,6 +152,7 @@ fn resets_of_hundreds_of_streams_at_once_free_every_slot() -> Result<()> {
         calls.into_iter().for_each(cascadia_tests::Call::reset);
         let metrics = host.until("cancelled", f64::from(round * 200), |s| s.ended("cancelled"));
         assert_eq!(metrics.rejected("capacity"), 0.0);
+        assert_eq!(metrics.connections_ended("client_left"), f64::from(round * 200));
     }
     // Resets before anything was asked, and within a head.
     for i in 0..500 {

@@ -95,6 +95,7 @@ fn slow_readers(patience: &str, least: Duration) -> Result<()> {
     })?;
     let metrics = host.quiet();
     assert_eq!(metrics.value("cascadia_slow_clients_total", &[]), f64::from(READERS));
+    assert_eq!(metrics.connections_ended("cut"), f64::from(READERS));
     // 400 MB were asked for. What is kept, and twice as much for buffers that grow, and the host's own.
     peak_within(&host, before, u64::from(READERS) * 3 * 16 * KEPT + (64 << 10));
     drop(sockets);
