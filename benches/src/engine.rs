@@ -94,6 +94,8 @@ fn start(model: &Path, options: &Options) -> Result<Host> {
     let cache = format!("ov-runtime.cache-dir={}", setup::compiled_models().display());
     let mut args = vec!["--plugin", library, "--model", &model, "--log-level", "debug"];
     args.extend(["--max-concurrent", "32", "--max-queued", "100", "--queue-timeout", "1h"]);
+    // A client that the machine keeps from sending for a quarter of a minute is no fault of the host's.
+    args.extend(["--set", "server.header_timeout=1h"]);
     for option in OPTIONS.into_iter().chain([cache.as_str()]) {
         args.extend(["--plugin-opt", option]);
     }
