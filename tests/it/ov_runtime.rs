@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, COMPLETIONS, Stream, streamed};
+use cascadia_tests::host::run;
 use cascadia_tests::http::Request;
 use cascadia_tests::{Host, Scrape, TempDir, setup};
 use serde_json::{Value, json};
@@ -68,6 +69,24 @@ fn the_capital_of_france_is_answered_by_our_own_batching() -> Result<()> {
     let up = host.log_lines().into_iter().find(|line| line["message"] == "model is up");
     let up = up.expect("PANIC: the log says when a model is up");
     assert_eq!(up["quantization"], "f32 inference, f32 KV cache");
+    Ok(())
+}
+
+#[test]
+fn a_compiled_folder_is_served_by_itself() -> Result<()> {
+    let Some(model) = setup::model() else { return Ok(()) };
+    let place = TempDir::new();
+    let (model, folder) = (model.display().to_string(), place.path().join("smol").display().to_string());
+    let compiled = run(&["model", "compile", &model, &folder]);
+    assert_eq!(compiled.status.code(), Some(0), "{}", compiled.complaint);
+    let options = ["--model", &folder, "--served-model-name", "smol", "--profile", "exact"];
+    for start in [plugged, crate::ov_genai::plugged] {
+        let Some(host) = start(&options) else { return Ok(()) };
+        host.ready_within(COMPILED);
+        let answer = host.post(CHAT, &ask("What is the capital of France?", &json!({"max_tokens": 32})))?;
+        assert_eq!(answer.content(), "The capital of France is Paris.");
+        assert_eq!(answer.json()["usage"]["prompt_tokens"], 37);
+    }
     Ok(())
 }
 

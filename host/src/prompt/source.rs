@@ -1,12 +1,13 @@
 //! The only file of `prompt` that opens files: turns a model path into the data that the rest works on.
 //!
-//! A file is read as GGUF (its header only). A folder is read as a Hugging Face model: `tokenizer.json` is required, its
-//! neighbours are optional. Every file is read up to a bound.
+//! A file is read as GGUF (its header only). A folder is read as a Hugging Face model, whose `tokenizer.json` is required and
+//! its neighbours are optional; without that, by the vocabulary of the GGUF file that it was compiled from. Every file is read up
+//! to a bound.
 
 use std::fs::File;
 use std::io::Read;
 
-use cascadia_gguf::Gguf;
+use cascadia_gguf::{Gguf, VOCABULARY};
 use serde_json::Value;
 
 use super::{Path, PathBuf};
@@ -37,7 +38,7 @@ pub enum SourceError {
         limit: u64,
     },
     /// The folder has no tokenizer.
-    #[error("{} has no tokenizer.json; add the one of the original model, or name a .gguf file", path.display())]
+    #[error("{} has no tokenizer.json and no vocabulary.gguf; add the tokenizer.json of the original model, or name a .gguf file", path.display())]
     NoTokenizer {
         /// The folder.
         path: PathBuf,
@@ -105,6 +106,10 @@ pub struct Folder {
 pub fn read(path: &Path) -> Result<Source, SourceError> {
     let info = std::fs::metadata(path).map_err(|source| io(path, source))?;
     if info.is_dir() {
+        let vocabulary = path.join(VOCABULARY);
+        if !path.join("tokenizer.json").exists() && vocabulary.exists() {
+            return read(&vocabulary);
+        }
         return Ok(Source::Folder(Box::new(read_folder(path)?)));
     }
     let file = File::open(path).map_err(|source| io(path, source))?;

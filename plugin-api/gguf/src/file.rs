@@ -1,11 +1,17 @@
 //! The parsed header and its typed getters.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use crate::error::Error;
 use crate::tensor::Tensor;
 use crate::value::{Array, Value};
+
+/// Magic, version and the two counts.
+const FRONT: usize = 24;
+/// The number of tensors among them.
+const TENSOR_COUNT: Range<usize> = 8..16;
 
 /// The header of a GGUF file. Tensor data is not read.
 ///
@@ -18,6 +24,7 @@ pub struct Gguf {
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) index: HashMap<String, usize>,
     pub(crate) alignment: u64,
+    pub(crate) metadata_end: u64,
     pub(crate) data_offset: u64,
 }
 
@@ -50,6 +57,23 @@ impl Gguf {
     /// Byte of the file at which tensor data begins.
     pub fn data_offset(&self) -> u64 {
         self.data_offset
+    }
+
+    /// Writes a file with the metadata and no tensors: a model's vocabulary and chat template by themselves. `file` is what
+    /// this header was read from, at its beginning. Answers the bytes written.
+    ///
+    /// # Errors
+    /// Those of reading and writing; `file` has become shorter.
+    pub fn copy_metadata(&self, mut file: impl Read, mut to: impl Write) -> io::Result<u64> {
+        let mut front = [0; FRONT];
+        file.read_exact(&mut front)?;
+        front[TENSOR_COUNT].fill(0);
+        to.write_all(&front)?;
+        let rest = self.metadata_end - FRONT as u64;
+        if io::copy(&mut file.take(rest), &mut to)? < rest {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(self.metadata_end)
     }
 
     /// The bytes of the file that hold a tensor; none where its type is unknown or the end overflows.

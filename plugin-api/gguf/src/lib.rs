@@ -15,6 +15,9 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+/// How a file is called that has the vocabulary of the model in its folder: metadata as [`Gguf::copy_metadata`] writes them.
+pub const VOCABULARY: &str = "vocabulary.gguf";
+
 pub use error::Error;
 pub use file::Gguf;
 pub use parse::Limits;

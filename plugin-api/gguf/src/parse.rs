@@ -87,10 +87,11 @@ fn read(reader: impl Read, limits: &Limits) -> Result<Gguf, Error> {
     let tensor_count = input.count("tensor count", limits.tensors)?;
     let key_count = input.count("key count", limits.keys)?;
     let metadata = metadata(&mut input, key_count, limits)?;
+    let metadata_end = input.at();
     let alignment = alignment(&metadata)?;
     let (tensors, index) = tensors(&mut input, tensor_count, alignment, limits)?;
     let data_offset = input.at().next_multiple_of(alignment);
-    Ok(Gguf { version, metadata, tensors, index, alignment, data_offset })
+    Ok(Gguf { version, metadata, tensors, index, alignment, metadata_end, data_offset })
 }
 
 fn metadata<R: Read>(

@@ -51,6 +51,18 @@ fn full() -> Vec<u8> {
 }
 
 #[test]
+fn metadata_are_written_without_tensors() {
+    let (file, mut written) = (full(), Vec::new());
+    let g = Gguf::read(file.as_slice()).unwrap();
+    let bytes = g.copy_metadata(file.as_slice(), &mut written).unwrap();
+    assert_eq!(bytes, written.len() as u64);
+    let copy = Gguf::read(written.as_slice()).unwrap();
+    assert!(copy.metadata().eq(g.metadata()) && copy.tensors().is_empty());
+    let short = g.copy_metadata(&file[..written.len() - 1], &mut Vec::new());
+    assert_eq!(short.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
 fn every_type_is_read_back() {
     let g = Gguf::read(full().as_slice()).unwrap();
     assert_eq!(g.version(), 3);

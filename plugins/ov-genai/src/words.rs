@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
 
+use cascadia_gguf::VOCABULARY;
 use cascadia_plugin_api::sdk::{Error, Result, TokenKind, Tokenize};
 
 use crate::ffi::Shim;
@@ -38,7 +39,7 @@ impl Tokenizer {
     pub(crate) fn is_needed(folder: &Path) -> bool {
         folder.is_dir()
             && NETWORKS.iter().all(|name| folder.join(name).is_file())
-            && !folder.join("tokenizer.json").is_file()
+            && !["tokenizer.json", VOCABULARY].iter().any(|name| folder.join(name).is_file())
     }
 
     /// Opens the networks of `folder` and makes the table; takes a second for a large vocabulary.

@@ -110,7 +110,7 @@ pub fn compile(request: &Request, progress: &mut dyn Progress) -> Result<Report,
     let digests = cache::digests(&opened.files, known.as_deref(), &mut work)?;
     let sha256 = match digests.as_slice() {
         [one] => one.clone(),
-        all => digest::text(&all.join("\n")),
+        all => digest::of(all.join("\n")),
     };
     let key = key(&opened, &sha256, &range, request);
     let (folder, name) = match &request.target {
@@ -205,7 +205,7 @@ fn key(opened: &Opened, sha256: &str, range: &Range<usize>, request: &Request) -
         .collect();
     let (quantize, symmetric) = (request.quantize, if request.symmetric { " symmetric" } else { "" });
     let all = format!("{WRITER} {sha256} {range:?} {quantize:?} {ropes:?}{symmetric}");
-    digest::text(&all)[..32].to_owned()
+    digest::of(&all)[..32].to_owned()
 }
 
 /// What the target holds already.

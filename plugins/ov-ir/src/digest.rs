@@ -26,9 +26,9 @@ pub(crate) fn file(path: &Path, count: &mut dyn FnMut(u64) -> Result<(), Error>)
     }
 }
 
-/// The digest of some text.
-pub(crate) fn text(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
+/// The digest of what is in memory.
+pub(crate) fn of(bytes: impl AsRef<[u8]>) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 /// Bytes as hexadecimal text.
@@ -46,6 +46,6 @@ mod tests {
     #[test]
     fn the_digest_of_abc_is_that_of_the_standard() {
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(super::text("abc"), expected);
+        assert_eq!(super::of("abc"), expected);
     }
 }

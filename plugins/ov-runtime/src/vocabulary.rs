@@ -1,6 +1,6 @@
 //! Whether two models mean the same by their tokens, as far as their files say.
 //!
-//! A GGUF file has its tokens in its header, a folder in `tokenizer.json`. What has neither is taken by the size of its
+//! A GGUF file has its tokens in its header, a folder in `tokenizer.json` or in the header of the file that it was compiled from. What has neither is taken by the size of its
 //! vocabulary alone.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use cascadia_gguf::Gguf;
+use cascadia_gguf::{Gguf, VOCABULARY};
 use serde_json::Value;
 
 /// Of tokens that both know, one in so many may be called otherwise: names of special tokens do differ.
@@ -32,8 +32,10 @@ fn compare(model: &BTreeMap<u64, String>, draft: &BTreeMap<u64, String>) -> Opti
 /// The model's tokens by their numbers.
 fn pieces(path: &Path) -> Option<BTreeMap<u64, String>> {
     if path.is_dir() {
-        let text = std::fs::read(path.join("tokenizer.json")).ok()?;
-        return from_json(&serde_json::from_slice(&text).ok()?);
+        return match std::fs::read(path.join("tokenizer.json")) {
+            Ok(text) => from_json(&serde_json::from_slice(&text).ok()?),
+            Err(_) => pieces(&path.join(VOCABULARY)),
+        };
     }
     let header = Gguf::read(BufReader::new(File::open(path).ok()?)).ok()?;
     let tokens = header.strings("tokenizer.ggml.tokens").ok()??;

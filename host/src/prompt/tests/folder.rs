@@ -206,6 +206,9 @@ fn a_folder_is_read_from_disk_and_its_faults_are_named() {
     let place = Place::new("folder");
     let error = Text::open(&place.0).unwrap_err().to_string();
     assert!(error.contains("has no tokenizer.json"), "{error}");
+    place.write("vocabulary.gguf", b"GGML");
+    let error = Text::open(&place.0).unwrap_err().to_string();
+    assert!(error.contains("vocabulary.gguf"), "what it was compiled from is asked: {error}");
     place.write("tokenizer.json", &serde_json::to_vec(&tiny()).unwrap());
     place.write("generation_config.json", b"{\"eos_token_id\": 21}");
     place.write("chat_template.jinja", "é{{ messages | length }}".as_bytes());

@@ -137,7 +137,7 @@ fn one(path: &Path, known: Option<&Path>, work: &mut Work) -> Result<String, Err
         Ok(Known { path, bytes: metadata.len(), modified, sha256: String::new() })
     };
     let mut now = state()?;
-    let note = known.map(|folder| folder.join(digest::text(&now.path.to_string_lossy())));
+    let note = known.map(|folder| folder.join(digest::of(now.path.as_os_str().as_encoded_bytes())));
     let old: Option<Known> = note
         .as_ref()
         .and_then(|note| fs::read(note).ok())

@@ -6,6 +6,8 @@ use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
 
+use cascadia_gguf::{Gguf, VOCABULARY};
+
 use super::cache;
 use crate::cut::Ready;
 use crate::digest;
@@ -15,7 +17,7 @@ use crate::manifest::{
     BIN, Entry, MANIFEST, Manifest, Origin, Quantized, Shape, Stored, WRITER, Weights, XML,
 };
 use crate::model::Model;
-use crate::opened::{Content, Opened};
+use crate::opened::{Content, Kind, Opened};
 use crate::progress::{Step, Work};
 use crate::source::Source;
 
@@ -54,7 +56,10 @@ pub(super) fn write(job: Job, opened: &Opened, work: &mut Work) -> Result<Manife
         let bytes = fs::copy(path, &copy).map_err(Error::io("write", &copy))?;
         files.insert(name, Entry { bytes, sha256: sha256.clone() });
     }
-    let xml = Entry { bytes: done.text.len() as u64, sha256: digest::text(&done.text) };
+    if opened.kind == Kind::Gguf {
+        files.insert(VOCABULARY.to_owned(), vocabulary(&opened.files[0], job.folder)?);
+    }
+    let xml = Entry { bytes: done.text.len() as u64, sha256: digest::of(&done.text) };
     put(&job.folder.join(XML), done.text.as_bytes())?;
     files.insert(XML.to_owned(), xml);
     let manifest = Manifest {
@@ -98,6 +103,16 @@ fn draw(job: &Job, model: &Model, source: &Source, work: &mut Work) -> Result<Do
     let bin = Entry { bytes: written.bytes, sha256: digest::hex(&written.digest) };
     let weights = Weights { left_out: model.left_out.clone(), ..weights(drawn.tally) };
     Ok(Done { shape, weights, bin, text: drawn.text })
+}
+
+/// What the model's folder is served with by itself: the tokens, and the template of chats.
+fn vocabulary(gguf: &Path, folder: &Path) -> Result<Entry, Error> {
+    let open = || File::open(gguf).map_err(Error::io("open", gguf));
+    let header = Gguf::read(open()?).map_err(|source| Error::Gguf { path: gguf.to_owned(), source })?;
+    let mut bytes = Vec::new();
+    header.copy_metadata(open()?, &mut bytes).map_err(Error::io("read", gguf))?;
+    put(&folder.join(VOCABULARY), &bytes)?;
+    Ok(Entry { bytes: bytes.len() as u64, sha256: digest::of(&bytes) })
 }
 
 /// A stage has the constants of the whole: another name of the same file where the system can, a copy elsewhere.

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use cascadia_gguf::{Gguf, VOCABULARY};
 use cascadia_ov_ir::{
     BIN, Bits, Error, Inspection, MANIFEST, Quantize, Request, Step, Target, XML, compile, inspect, verify,
 };
@@ -24,7 +25,9 @@ fn every_fixture_compiles_to_a_folder_that_verifies() {
         let report = whole(&name, &folder);
         assert!(!report.cached);
         let config = if name.ends_with("-hf") { Some("config.json") } else { None };
-        let expected: Vec<&str> = [MANIFEST].into_iter().chain(config).chain([BIN, XML]).collect();
+        let vocabulary = config.is_none().then_some(VOCABULARY);
+        let expected: Vec<&str> =
+            [MANIFEST].into_iter().chain(config).chain([BIN, XML]).chain(vocabulary).collect();
         assert_eq!(listed(&folder), expected);
         assert_eq!(verify(&folder, &mut ()).unwrap(), report.manifest);
         let capped = name.starts_with("gemma2");
@@ -32,6 +35,18 @@ fn every_fixture_compiles_to_a_folder_that_verifies() {
     }
     let left: Vec<String> = listed(&scratch.path("")).into_iter().filter(|n| n.starts_with('.')).collect();
     assert!(left.is_empty(), "{left:?} are left over");
+}
+
+#[test]
+fn a_vocabulary_goes_with_what_a_gguf_file_is_compiled_to() {
+    let scratch = Scratch::new("vocabulary");
+    let report = whole("qwen2-gguf", &scratch.path("model"));
+    let read = |path: &Path| Gguf::read(fs::File::open(path).unwrap()).unwrap();
+    let (original, copied) = (read(&source("qwen2-gguf")), read(&report.folder.join(VOCABULARY)));
+    assert_eq!(original.metadata().collect::<Vec<_>>(), copied.metadata().collect::<Vec<_>>());
+    assert!(copied.tensors().is_empty() && !original.tensors().is_empty());
+    fs::write(report.folder.join(VOCABULARY), "GGUF").unwrap();
+    assert!(verify(&report.folder, &mut ()).is_err(), "it has a digest as the others have");
 }
 
 #[test]
