@@ -107,7 +107,7 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ),
     (
         "bench",
-        "[boundary [--gate] | tokens|peers|engines|runtime|exact [--quick] [--json] [--only TEXT] [--threads N]]  measure; without a name, list what can be",
+        "[boundary [--gate] | tokens [--quick] [--json] [--only TEXT] | peers|engines|runtime|exact [the same] [--threads N]]  measure; without a name, list what can be",
         "boundary: what a token costs between host and engine. Builds the release host, engines that do nothing but push, and\n\
          the mock, and measures them in the host's process and in one of their own. Prints medians, quartiles and the targets;\n\
          leaves target/bench/boundary.json. The machine's load is in the numbers: --gate, which makes a missed target exit\n\
