@@ -19,6 +19,19 @@ fn by_index(frames: &[Value], n: usize) -> (Vec<String>, Vec<Vec<String>>) {
 }
 
 #[test]
+fn an_answer_that_waits_for_its_last_choice_is_not_one_whose_client_does_not_read() -> Result<()> {
+    let host = Host::mock(&["--set", "limits.slow_client_timeout=1s"]);
+    let long = order(&vec!["word"; 40].join(" "), &json!({"token_delay_ms": 100}));
+    let answer =
+        host.post(COMPLETIONS, &json!({"model": "mock", "prompt": ["short", long], "max_tokens": 50}))?;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let choices = answer.json()["choices"].clone();
+    assert_eq!((&choices[0]["text"], &choices[1]["finish_reason"]), (&json!("short"), &json!("stop")));
+    assert_eq!(host.quiet().value("cascadia_slow_clients_total", &[]), 0.0);
+    Ok(())
+}
+
+#[test]
 fn a_chat_of_three_choices_is_three_generations_of_one_request() -> Result<()> {
     let host = Host::mock(&[]);
     let body = with(chat("one two"), &json!({"n": 3}));

@@ -333,8 +333,12 @@ impl Flight {
         Outcome { end: state.end.clone(), usage: state.usage, accepted: state.accepted, cut: state.cut }
     }
 
-    /// Ends the connection of a client that has not read for `patience`. True when it did.
+    /// Ends the connection of a client that has not read for `patience`. True when it did. What is collected no client can
+    /// read: one choice of an answer may wait for another as long as that takes.
     pub fn cut_if_slow(&self, now: Instant, patience: Duration) -> bool {
+        if matches!(self.mode, Mode::Collect { .. }) {
+            return false;
+        }
         let mut state = self.state.lock();
         let late = state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) > patience);
         if !late || (state.end.is_none() && state.waits() < PART) || state.cut.is_some() {
