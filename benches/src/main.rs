@@ -46,13 +46,14 @@ impl Options {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--minutes" => {
-                    let minutes = words.next().and_then(|n| n.parse().ok());
+                    let told = words.next().unwrap_or_default();
+                    let minutes = told.parse().ok().filter(|n: &f64| (0.0..=MOST).contains(n));
                     options.minutes = minutes
-                        .filter(|n: &f64| (0.0..=MOST).contains(n))
-                        .with_context(|| format!("--minutes takes a number from 0 to {MOST}"))?
+                        .with_context(|| format!("--minutes takes a number from 0 to {MOST}, got {told:?}"))?
                 }
                 "--seed" => {
-                    seed = Some(words.next().and_then(|n| n.parse().ok()).context("--seed takes a number")?)
+                    let told = words.next().unwrap_or_default();
+                    seed = Some(told.parse().with_context(|| format!("--seed takes a number, got {told:?}"))?)
                 }
                 "--isolate" => options.isolate = true,
                 "--json" => options.json = true,

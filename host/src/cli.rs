@@ -41,7 +41,7 @@ enum Command {
     /// Show, check and describe the configuration.
     #[command(subcommand)]
     Config(config::Command),
-    /// List, load and unload the models of a running host.
+    /// Models of a running host (list, load, unload) and model files (compile, inspect, verify).
     #[command(subcommand)]
     Model(model::Command),
     /// Say whether `serve` with these flags would come up here, and what to do where not. Exit status 1 if not.

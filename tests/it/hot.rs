@@ -140,6 +140,29 @@ fn a_host_starts_with_folders_that_it_would_have_followed() -> Result<()> {
 }
 
 #[test]
+fn what_a_file_beside_a_plugin_names_in_addition_is_built_and_nothing_again() -> Result<()> {
+    let (host, dir, mock) = following(&[])?;
+    drop_in(&mock, dir.path(), "libmock.so")?;
+    host.ready();
+    let copies = || host.scrape().sum("cascadia_plugin_generations", &[]);
+    let before = copies();
+    dir.file("plugin.toml", "[[model]]\nname = \"mock\"\n\n# one more\n[[model]]\nname = \"more\"\n");
+    let body = with(chat("both are here"), &json!({ "model": "more" }));
+    wait("the second model", || match host.post(CHAT, &body) {
+        Ok(answer) if answer.status() == 200 => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    assert_eq!((host.chat("as before")?.content().as_str(), copies()), ("as before", before));
+    dir.file("plugin.toml", "[[model\n");
+    wait("the mistake to be told", || {
+        if host.log().contains("plugin.toml:") { Ok(()) } else { Err(host.log()) }
+    });
+    assert_eq!((host.post(CHAT, &body)?.status(), copies()), (200, before));
+    assert!(!host.log().contains("building beside the old one"), "{}", host.log());
+    Ok(())
+}
+
+#[test]
 fn copies_of_a_removed_plugin_count_when_it_comes_back() -> Result<()> {
     let (host, dir, mock) = following(&["--plugin-max-generations", "2"])?;
     let copies = |host: &Host| host.scrape().sum("cascadia_plugin_generations", &[]);

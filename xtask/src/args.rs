@@ -6,7 +6,7 @@ use crate::compile::Profile;
 use crate::dist::Runtime;
 use crate::docs::Mode;
 use crate::fetch::Artefact;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
 
 #[derive(Debug, PartialEq)]
@@ -194,14 +194,19 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             [what, rest @ ..] if what == "boundary" => {
                 Command::Bench(Some(Bench::Boundary { gate: flag(name, rest, "--gate")? }))
             }
-            [what, rest @ ..] if what == "tokens" => Command::Bench(Some(Bench::Tokens(rest.to_vec()))),
-            [what, rest @ ..] if what == "peers" => Command::Bench(Some(Bench::Peers(rest.to_vec()))),
-            [what, rest @ ..] if what == "engines" => Command::Bench(Some(Bench::Engines(rest.to_vec()))),
-            [what, rest @ ..] if what == "runtime" => Command::Bench(Some(Bench::Runtime(rest.to_vec()))),
-            [what, rest @ ..] if what == "exact" => Command::Bench(Some(Bench::Exact(rest.to_vec()))),
-            [other, ..] => bail!(
-                "bench does not know {other:?}; it takes what to measure: boundary, tokens, peers, engines, runtime or exact"
-            ),
+            [what, rest @ ..] => {
+                let (bench, words): (fn(Vec<String>) -> Bench, _) = match what.as_str() {
+                    "tokens" => (Bench::Tokens, TOKENS),
+                    "peers" => (Bench::Peers, ENGINES),
+                    "engines" => (Bench::Engines, ENGINES),
+                    "runtime" => (Bench::Runtime, ENGINES),
+                    "exact" => (Bench::Exact, ENGINES),
+                    other => bail!(
+                        "bench does not know {other:?}; it takes what to measure: boundary, tokens, peers, engines, runtime or exact"
+                    ),
+                };
+                Command::Bench(Some(bench(known(what, rest, words)?)))
+            }
         },
         "soak" => match rest {
             [what, ..] if !what.starts_with('-') && what != "ov-runtime" && what != "scheduler" => {
@@ -212,13 +217,61 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             [what, word, ..] if what == "scheduler" => {
                 bail!("soak scheduler takes nothing else, got {word:?}")
             }
-            _ => Command::Soak(rest.to_vec()),
+            [engine, words @ ..] if engine == "ov-runtime" => {
+                known("soak", words, SOAK)?;
+                Command::Soak(rest.to_vec())
+            }
+            _ => Command::Soak(known("soak", rest, SOAK)?),
         },
         other => {
             let known: Vec<&str> = COMMANDS.iter().map(|(name, ..)| *name).collect();
             bail!("unknown command {other}; there are {}", known.join(", "))
         }
     })
+}
+
+/// What stands behind a word of a bench or soak.
+#[derive(Clone, Copy)]
+enum Takes {
+    Nothing,
+    Text,
+    Number,
+}
+
+const TOKENS: &[(&str, Takes)] =
+    &[("--quick", Takes::Nothing), ("--json", Takes::Nothing), ("--only", Takes::Text)];
+const ENGINES: &[(&str, Takes)] = &[
+    ("--quick", Takes::Nothing),
+    ("--json", Takes::Nothing),
+    ("--only", Takes::Text),
+    ("--threads", Takes::Number),
+];
+const SOAK: &[(&str, Takes)] = &[
+    ("--minutes", Takes::Number),
+    ("--seed", Takes::Number),
+    ("--isolate", Takes::Nothing),
+    ("--json", Takes::Nothing),
+];
+
+/// The words, if all are known: a typing error is told before minutes of compilation, not after.
+fn known(command: &str, words: &[String], all: &[(&str, Takes)]) -> Result<Vec<String>> {
+    let mut left = words.iter();
+    while let Some(word) = left.next() {
+        let Some((_, takes)) = all.iter().find(|(name, _)| name == word) else {
+            let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+            bail!("{command} does not know {word:?}; it takes {}", names.join(", "));
+        };
+        match (takes, left.len()) {
+            (Takes::Nothing, _) => {}
+            (_, 0) => bail!("{word} takes a value"),
+            (Takes::Text, _) => drop(left.next()),
+            (Takes::Number, _) => {
+                let value = left.next().map_or("", String::as_str);
+                ensure!(value.parse::<f64>().is_ok(), "{word} takes a number, got {value:?}");
+            }
+        }
+    }
+    Ok(words.to_vec())
 }
 
 fn test(words: &[String]) -> Result<TestOptions> {
@@ -303,6 +356,12 @@ mod tests {
             ("tidy now", "takes no arguments"),
             ("fetch modle", "openvino, model"),
             ("test --fast", "--no-fetch"),
+            ("bench exact --quik", "exact does not know \"--quik\"; it takes --quick"),
+            ("bench tokens --threads 1", "tokens does not know"),
+            ("bench engines --threads", "--threads takes a value"),
+            ("bench runtime --only", "--only takes a value"),
+            ("soak --minuts 5", "it takes --minutes"),
+            ("soak ov-runtime --seed x", "--seed takes a number, got \"x\""),
         ] {
             let said = parsed(line).unwrap_err().to_string();
             assert!(said.contains(part), "{line}: {said}");

@@ -47,7 +47,12 @@ impl Options {
                 "--only" => options.only = Some(value()?),
                 "--model" => options.model = Some(value()?.into()),
                 "--cache" => options.cache = Some(value()?.into()),
-                "--threads" => options.threads = Some(value()?.parse().context("--threads takes a number")?),
+                "--threads" => {
+                    let told = value()?;
+                    let threads =
+                        told.parse().with_context(|| format!("--threads takes a number, got {told:?}"));
+                    options.threads = Some(threads?);
+                }
                 "--python" => {
                     let (name, path) = pair(&value()?)?;
                     options.pythons.insert(name, path.into());

@@ -14,8 +14,7 @@ use super::setting::{Origin, Setting};
 /// One line that names the file: it cannot be read, or is not TOML.
 pub fn read(path: &Path) -> Result<Vec<Setting>, String> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| format!("configuration {shown} cannot be read: {e}"))?;
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{shown} cannot be read: {e}"))?;
     parse(path, &text)
 }
 
@@ -23,7 +22,7 @@ pub fn read(path: &Path) -> Result<Vec<Setting>, String> {
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Setting>, String> {
     let broken = |e: toml::de::Error| {
         let line = e.span().map(|span| format!(":{}", line_of(text, span.start))).unwrap_or_default();
-        format!("configuration {}{line}: {}", path.display(), e.message().trim().replace('\n', " "))
+        format!("{}{line}: {}", path.display(), e.message().trim().replace('\n', " "))
     };
     let table: Table = toml::from_str(text).map_err(broken)?;
     let mut lines = HashMap::new();
@@ -88,7 +87,7 @@ mod tests {
     #[test]
     fn what_is_no_toml_is_told_with_its_line() {
         let error = parse(Path::new("/f.toml"), "[server]\nlisten = \n").expect_err("no value");
-        assert!(error.starts_with("configuration /f.toml:2: "), "{error}");
+        assert!(error.starts_with("/f.toml:2: "), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }
 }

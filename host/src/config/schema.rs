@@ -62,7 +62,8 @@ section! {
         Live max_bodies_mb: Option<u64> = None,
         /// Most connections at once.
         Restart max_connections: usize = 4096,
-        /// How long a client may take to send a request's head, with HTTP/2 the first one's; a change holds for new connections.
+        /// How long a client may take to send a request's head, with HTTP/2 the first one's, and how long a connection of HTTP/1.1 stays
+        /// without a next one; a change holds for new connections.
         Live header_timeout: Span = Span::seconds(15),
         /// How long a client may take to send a request's body.
         Live body_timeout: Span = Span::seconds(60),

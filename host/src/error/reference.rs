@@ -43,7 +43,7 @@ Every refusal and every failure has one body, whatever the path:\n\n\
 The message names the value at fault and the way out. In a stream that has begun the same object is one event, then \
 `[DONE]`, and no choice has a finish reason.\n\n\
 What is not even HTTP has no such body: a head that cannot be read is a bare 400, one that is too long a bare 431 (414 for \
-its path), and the connection ends. Nothing counts it, and the log tells it at `debug`.\n\n\
+its path), and the connection ends. It counts as `malformed` in `cascadia_connections_ended_total`, and the log tells it at `debug`.\n\n\
 | code | status | type | when | ask again | counted in `cascadia_api_rejected_total` as |\n\
 | --- | --- | --- | --- | --- | --- |\n";
 

@@ -27,12 +27,21 @@ struct Stamp {
     beside: Option<(i64, i64)>,
 }
 
+impl Stamp {
+    /// Whether only what is beside the file may be another.
+    fn is_same_file(&self, other: &Stamp) -> bool {
+        *self == Stamp { beside: self.beside, ..*other }
+    }
+}
+
 #[derive(Debug)]
 struct Seen {
     stamp: Stamp,
     since: Instant,
     /// It was reported in this state.
     told: bool,
+    /// As it was when it came, where only what is beside it has changed since.
+    came: Option<Stamp>,
     /// Whether it is whole, once that was looked at in this state.
     whole: Option<bool>,
     /// It was reported as being copied, in this state or an earlier one.
@@ -41,17 +50,19 @@ struct Seen {
 
 impl Seen {
     fn new(stamp: Stamp, since: Instant) -> Seen {
-        Seen { stamp, since, told: false, whole: None, copying: false }
+        Seen { stamp, since, told: false, came: None, whole: None, copying: false }
     }
 }
 
 /// A change of a file that has become quiet.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// New, or of new content.
     Came(PathBuf),
     /// It has been quiet, and is not whole. Told once for a file, until it came.
     Copying(PathBuf),
+    /// It is as it was when it came; the `plugin.toml` beside it is another.
+    Beside(PathBuf),
     /// It was reported and is gone.
     Went(PathBuf),
 }
@@ -88,7 +99,9 @@ impl Catalog {
         for (path, stamp) in found {
             let seen = self.files.entry(path.clone()).or_insert(Seen::new(stamp, now));
             if seen.stamp != stamp {
-                *seen = Seen { copying: seen.copying, ..Seen::new(stamp, now) };
+                let before = if seen.told { Some(seen.stamp) } else { seen.came };
+                let came = before.filter(|before| before.is_same_file(&stamp));
+                *seen = Seen { came, copying: seen.copying, ..Seen::new(stamp, now) };
                 continue;
             }
             let quiet = now.saturating_duration_since(seen.since);
@@ -98,7 +111,8 @@ impl Catalog {
             let whole = *seen.whole.get_or_insert_with(|| !precheck::is_unfinished(&path));
             if whole || quiet >= PATIENCE {
                 (seen.told, seen.copying) = (true, false);
-                changes.push(Change::Came(path));
+                let known = seen.came.take().is_some();
+                changes.push(if known { Change::Beside(path) } else { Change::Came(path) });
             } else if !std::mem::replace(&mut seen.copying, true) {
                 changes.push(Change::Copying(path));
             }
@@ -214,6 +228,31 @@ mod tests {
         std::fs::write(&file, &whole).expect("written");
         assert_eq!(catalog.look(now), []);
         assert_eq!(catalog.look(now + QUIET), [Change::Came(file)], "whole, it waits no longer than others");
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
+
+    #[test]
+    fn what_changes_beside_a_file_is_told_apart_from_the_file() {
+        let dir = folder("beside");
+        let (file, beside) = (dir.join("libx.so"), dir.join("plugin.toml"));
+        std::fs::write(&file, "a").expect("written");
+        let start = Instant::now();
+        let (mut catalog, mut looks) = (Catalog::new(vec![dir.clone()], &[], start), 0);
+        let mut quiet = |catalog: &mut Catalog| {
+            let first = catalog.look(start + QUIET * looks);
+            looks += 1;
+            [first, catalog.look(start + QUIET * looks)].concat()
+        };
+        assert_eq!(quiet(&mut catalog), [Change::Came(file.clone())]);
+        std::fs::write(&beside, "b").expect("written");
+        assert_eq!(quiet(&mut catalog), [Change::Beside(file.clone())]);
+        std::fs::write(&file, "more").expect("written");
+        std::fs::remove_file(&beside).expect("removed");
+        assert_eq!(quiet(&mut catalog), [Change::Came(file.clone())], "the file is another too");
+        std::fs::write(&beside, "c").expect("written");
+        assert_eq!(catalog.look(start + QUIET * 3), []);
+        std::fs::write(&file, "even more").expect("written");
+        assert_eq!(quiet(&mut catalog), [Change::Came(file)], "and here, one after the other");
         std::fs::remove_dir_all(dir).expect("removed");
     }
 

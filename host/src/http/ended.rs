@@ -2,14 +2,15 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 
 use crate::telemetry::labels::ConnectionEnd;
 
 /// How it ended; `two` where HTTP/2 was spoken.
-pub(super) fn of(ended: hyper::Result<()>, two: bool) -> ConnectionEnd {
+pub(super) fn of(ended: hyper::Result<()>, two: bool, peer: SocketAddr) -> ConnectionEnd {
     let Err(error) = ended else { return ConnectionEnd::Closed };
     let cause = error.source().map(ToString::to_string);
-    tracing::debug!(%error, cause, "connection failed");
+    tracing::debug!(%peer, %error, cause, "connection failed");
     let below = io_kind(&error);
     if below == Some(io::ErrorKind::TimedOut) {
         // The socket's patience with a client that does not read.

@@ -5,9 +5,11 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -179,7 +181,7 @@ async fn speak_openly(socket: TcpStream, terms: Terms) -> ConnectionEnd {
 /// The same over TLS.
 async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> ConnectionEnd {
     let socket = Socket::new(socket, &[], terms.limits.write_timeout);
-    let watch = socket.watch();
+    let (watch, peer) = (socket.watch(), terms.connection.peer);
     match tokio::time::timeout(terms.limits.header_timeout, acceptor.accept(socket)).await {
         Ok(Ok(stream)) => {
             let two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -191,8 +193,10 @@ async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> Co
             };
             speak(stream, watch, None, two, terms, farewell).await
         }
+        // It came and went without a word, as who looks whether the port is open.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => ConnectionEnd::Closed,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "no TLS");
+            tracing::debug!(%peer, %error, "no TLS");
             ConnectionEnd::Tls
         }
         Err(_late) => ConnectionEnd::NoRequest,
@@ -232,22 +236,25 @@ where
             .serve_connection(io, answer);
         let mut served = Box::pin(served);
         if let Ok(ended) = tokio::time::timeout(limits.header_timeout, &mut served).await {
-            return ended::of(ended, two);
+            return ended::of(ended, two, peer);
         }
         if !streams.has_begun() {
             // Nobody asks: a connection that is only held keeps others out. What comes now is still answered.
             served.as_mut().graceful_shutdown();
             if let Ok(ended) = tokio::time::timeout(FAREWELL, &mut served).await {
-                return ended::of(ended, two);
+                return ended::of(ended, two, peer);
             }
             if !streams.has_begun() {
                 return ConnectionEnd::NoRequest;
             }
         }
-        return ended::of(served.await, two);
+        return ended::of(served.await, two, peer);
     }
     let way = short.as_ref().map(|(way, _)| Arc::clone(way));
+    let (peer, asked) = (connection.peer, Arc::new(AtomicBool::new(false)));
+    let asks = Arc::clone(&asked);
     let answer = service_fn(move |request: Request<Incoming>| {
+        asks.store(true, Ordering::Relaxed);
         // Where hyper frames a body in chunks.
         let chunks = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
         Sure { answer: service(request, connection.clone()), way: way.clone().filter(|_| chunks) }
@@ -282,7 +289,10 @@ where
     // A client that left unseen needs no farewell.
     let Some(ended) = ended.await else { return ConnectionEnd::ClientLeft };
     Box::pin(farewell(one.into_parts().io.into_inner())).await;
-    ended::of(ended, two)
+    match ended::of(ended, two, peer) {
+        ConnectionEnd::NoRequest if asked.load(Ordering::Relaxed) => ConnectionEnd::Idle,
+        end => end,
+    }
 }
 
 /// Requests that one HTTP/2 connection may have at once.

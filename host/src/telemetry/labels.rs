@@ -136,8 +136,10 @@ label! {
         Closed = "closed",
         /// The client went, or stopped answering pings, while a request was under way.
         ClientLeft = "client_left",
-        /// The head of a first or next request did not come in time.
+        /// The head of its first request did not come in time.
         NoRequest = "no_request",
+        /// It was used, and no further request came in time.
+        Idle = "idle",
         /// The host ended it: its client did not read, or the host stopped.
         Cut = "cut",
         /// What came is no HTTP.

@@ -94,6 +94,19 @@ Delivery is stamped when bytes are handed to the client's connection. A write wi
 gives k inter-token samples of dt/k; the first write with tokens is the time to first token, however many it holds. A
 unary answer is stamped as its tokens are collected, and booked when its body is handed over.
 
+## How connections end
+
+| `reason` of `cascadia_connections_ended_total` | when |
+| --- | --- |
+| `closed` | nothing was owed: after an answer, be it a refusal; or nothing was asked, as by a probe of the port |
+| `client_left` | the client went during an answer, or, with HTTP/2, stopped answering pings |
+| `no_request` | the head of its first request did not come within `server.header_timeout` |
+| `idle` | it was used, and no further request came within the same time, as of connections that a client keeps |
+| `cut` | the host ended it: the client did not read its answer, or the host stopped |
+| `malformed` | what came is no HTTP, or a head over its bounds |
+| `tls` | there was no agreement on TLS |
+| `error` | anything else, as frames of HTTP/2 that are none; the log at `debug` says what |
+
 ## Links between stages
 
 `address` is the one that a stage was told to open or to listen at, `side` says which. The series of an address go with the

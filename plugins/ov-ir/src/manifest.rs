@@ -126,7 +126,15 @@ impl Manifest {
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(MANIFEST);
         let mut text = Vec::new();
-        let file = File::open(&path).map_err(Error::io("open", &path))?;
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::verify(
+                    folder,
+                    format!("has no {MANIFEST}; it is none that was compiled here"),
+                ));
+            }
+            file => file.map_err(Error::io("open", &path))?,
+        };
         file.take(MAX).read_to_end(&mut text).map_err(Error::io("read", &path))?;
         let manifest: Self = serde_json::from_slice(&text)
             .map_err(|e| Error::verify(&path, format!("is no manifest: {e}; compile the model again")))?;
@@ -140,7 +148,12 @@ impl Manifest {
             if Path::new(name).file_name().is_none_or(|last| last != name.as_str()) {
                 return Err(Error::verify(&path, "is no plain file name; compile the model again"));
             }
-            let found = std::fs::metadata(&path).map_err(Error::io("open", &path))?.len();
+            let found = match std::fs::metadata(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(Error::verify(&path, "is missing; compile the model again"));
+                }
+                found => found.map_err(Error::io("open", &path))?.len(),
+            };
             if found != entry.bytes {
                 let problem =
                     format!("has {found} bytes, {} were written; compile the model again", entry.bytes);

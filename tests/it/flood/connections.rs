@@ -133,8 +133,8 @@ fn connections_are_counted_with_how_they_ended() -> Result<()> {
     call.reset();
     let ended = |metrics: &Scrape, how: &str| metrics.connections_ended(how) - before.connections_ended(how);
     let metrics = host.until("clients gone", 1.0, |metrics| ended(metrics, "client_left"));
-    let told = ["malformed", "no_request", "cut", "tls", "error"].map(|how| ended(&metrics, how));
-    assert_eq!(told, [1.0, 2.0, 0.0, 0.0, 0.0]);
+    let told = ["malformed", "no_request", "idle", "cut", "tls", "error"].map(|how| ended(&metrics, how));
+    assert_eq!(told, [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
     assert!(ended(&metrics, "closed") >= 1.0, "the probe's");
     let open = metrics.value("cascadia_connections_total", &[])
         - metrics.sum("cascadia_connections_ended_total", &[]);

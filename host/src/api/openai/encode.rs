@@ -73,8 +73,7 @@ fn now(model: &Model, prompt: Prompt, max_bytes: u64) -> Result<Vec<u32>, ApiErr
         Prompt::Tokens(tokens) => {
             let known = model.text.vocab_size();
             if let Some(id) = tokens.iter().find(|id| **id as usize >= known) {
-                let message =
-                    format!("prompt has token id {id}; the vocabulary of {} ends at {known}", model.name);
+                let message = format!("prompt has token id {id}; those of {} are below {known}", model.name);
                 return Err(ApiError::new(Code::InvalidValue, message).param("prompt"));
             }
             tokens

@@ -218,7 +218,7 @@ fn choices(fields: &mut Fields, prompts: usize, max: usize) -> Result<usize, Api
     let n = usize::try_from(n).unwrap_or(usize::MAX);
     if n.saturating_mul(prompts) > max {
         let message = format!(
-            "{prompts} prompts with {n} choices each; one request may have at most {max} (limits.max_choices)"
+            "prompts times choices is {prompts} x {n}; one request may have at most {max} (limits.max_choices)"
         );
         return Err(ApiError::new(Code::MultiPrompt, message).param("n"));
     }

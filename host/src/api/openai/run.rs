@@ -140,8 +140,8 @@ fn places(plan: &Plan, prompts: usize) -> Result<(), ApiError> {
         return Ok(());
     }
     let message = format!(
-        "{prompts} prompts with {choices} choices each are {wanted} generations, and {} runs {slots} at once while {queued} \
-         more may wait; ask for fewer, or raise --max-concurrent or --max-queued",
+        "prompts times choices ({prompts} x {choices}) is {wanted} generations, and {} runs {slots} at once while {queued} more \
+         may wait; ask for fewer, or raise --max-concurrent or --max-queued",
         plan.model.name
     );
     Err(ApiError::new(Code::MultiPrompt, message).param("n"))

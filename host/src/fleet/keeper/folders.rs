@@ -28,11 +28,20 @@ impl Keeper {
         for change in self.catalog.look(now) {
             match change {
                 Change::Came(path) => self.came(&path),
+                Change::Beside(path) => self.beside(&path),
                 Change::Went(path) => self.went(&path),
                 Change::Copying(path) => {
                     tracing::info!(file = %path.display(), "left alone: it is still being copied");
                 }
             }
+        }
+    }
+
+    /// The `plugin.toml` beside a plugin is another: the models that it names in addition are built, and nothing else.
+    fn beside(&mut self, path: &Path) {
+        let serving = self.plugins.iter().find(|(_, plugin)| plugin.path == *path).map(|(id, _)| id.clone());
+        if let Some(id) = serving {
+            self.serve_with(&id, self.named_beside(path));
         }
     }
 
