@@ -125,7 +125,7 @@ last engine that uses it; links beyond 16 addresses of an engine are counted und
   contract lets them appear with their first sample: `rate()` then sees the first increment.
 - There is a queue, with its depth and its waits, before `capacity` is answered; `--max-queued 0` gives the contract's
   own behaviour.
-- `status` has the value `499` for a request whose client left before a head was sent.
+- `status` has the value `499` for a request whose client left before a head was sent; one whose body ended early is a `400`.
 - The transport families stand at 0 where no engine uses links. Beside them the `cascadia_link_` families tell a stalled
   link from an idle one; they also count bytes of frames that never became whole.
 - `ov-genai` streams token by token with and without `cb`; the contract's paragraph about whole responses holds for any
