@@ -1,10 +1,33 @@
-//! How a connection ended that hyper served: some of its errors are how clients leave every day.
+//! How connections end, and the count of it. Some of hyper's errors are how clients leave every day.
 
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::telemetry::labels::ConnectionEnd;
+use crate::telemetry::metrics::Metrics;
+
+/// A connection in the metrics: counted as accepted, and when it is dropped as ended.
+pub(super) struct Booked {
+    metrics: Arc<Metrics>,
+    /// How it ends; an error where nobody comes to say so.
+    pub(super) end: ConnectionEnd,
+}
+
+impl Booked {
+    /// One was accepted.
+    pub(super) fn new(metrics: Arc<Metrics>) -> Booked {
+        metrics.connections.inc();
+        Booked { metrics, end: ConnectionEnd::Error }
+    }
+}
+
+impl Drop for Booked {
+    fn drop(&mut self) {
+        self.metrics.connection_ended(self.end);
+    }
+}
 
 /// How it ended; `two` where HTTP/2 was spoken.
 pub(super) fn of(ended: hyper::Result<()>, two: bool, peer: SocketAddr) -> ConnectionEnd {

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Body;
 use super::bell::Bell;
-use super::ended;
+use super::ended::{self, Booked};
 use super::shortcut::Shortcut;
 use super::socket::{Socket, Watch, Writer};
 use super::streams::Streams;
@@ -112,12 +112,10 @@ pub async fn serve(
                     tasks: tasks.clone(),
                 };
                 let tls = tls.as_ref().map(Certificates::now);
-                metrics.connections.inc();
-                let metrics = Arc::clone(&metrics);
+                let mut booked = Booked::new(Arc::clone(&metrics));
                 tasks.spawn(async move {
-                    let end = converse(socket, tls, terms).await;
-                    metrics.connection_ended(end);
-                    drop(slot);
+                    booked.end = converse(socket, tls, terms).await;
+                    drop((booked, slot));
                 });
             }
             (_, Err(error)) => {
