@@ -123,7 +123,11 @@ fn a_changed_byte_and_a_lost_file_are_found() {
     let error = verify(&folder, &mut ()).unwrap_err().to_string();
     assert!(error.contains(BIN) && error.contains("digest"), "{error}");
     fs::remove_file(&bin).unwrap();
-    assert!(matches!(verify(&folder, &mut ()), Err(Error::Io { .. })));
+    let error = verify(&folder, &mut ()).unwrap_err().to_string();
+    assert!(error.contains(BIN) && error.contains("is missing; compile the model again"), "{error}");
+    fs::remove_file(folder.join(MANIFEST)).unwrap();
+    let error = verify(&folder, &mut ()).unwrap_err().to_string();
+    assert!(error.contains("has no cascadia-manifest.json"), "{error}");
 }
 
 #[test]
