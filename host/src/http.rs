@@ -8,10 +8,10 @@ pub mod read;
 pub mod respond;
 pub mod room;
 pub mod server;
-mod shortcut;
 mod socket;
 pub mod stream;
 mod streams;
+mod takeover;
 pub mod tls;
 
 pub use body::Body;

@@ -54,6 +54,16 @@ pub(super) fn of(ended: hyper::Result<()>, two: bool, peer: SocketAddr) -> Conne
     }
 }
 
+/// How it ended behind an error of the socket while a stream was under way.
+pub(super) fn of_stream(error: &io::Error, peer: SocketAddr) -> ConnectionEnd {
+    tracing::debug!(%peer, %error, "stream not sent to its end");
+    match error.kind() {
+        // The socket's patience with a client that does not read.
+        io::ErrorKind::TimedOut => ConnectionEnd::Cut,
+        _ => ConnectionEnd::ClientLeft,
+    }
+}
+
 /// What failed below hyper, where that is the cause.
 fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
     let causes = std::iter::successors(error.source(), |error| (*error).source());

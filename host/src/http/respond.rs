@@ -1,13 +1,10 @@
 //! Answers on the wire: JSON, and the one error body for plain answers and for streams.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::Body;
@@ -42,7 +39,7 @@ pub fn empty(status: u16) -> Response<Body> {
 
 /// An event stream.
 pub fn stream(stream: Stream) -> Response<Body> {
-    let mut response = Response::new(Body::Stream(Arc::new(Mutex::new(stream))));
+    let mut response = Response::new(Body::from(stream));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));

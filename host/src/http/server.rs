@@ -13,11 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, Version};
+use hyper::header::{CONNECTION, TRANSFER_ENCODING};
+use hyper::{HeaderMap, Method, Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,9 +32,10 @@ use tokio_util::task::TaskTracker;
 use super::Body;
 use super::bell::Bell;
 use super::ended::{self, Booked};
-use super::shortcut::Shortcut;
-use super::socket::{Socket, Watch, Writer};
+use super::socket::{Socket, Watch};
+use super::stream::Stream;
 use super::streams::Streams;
+use super::takeover::{Handover, Lent, Taken};
 use super::tls::Certificates;
 use crate::telemetry::labels::ConnectionEnd;
 use crate::telemetry::metrics::Metrics;
@@ -53,17 +57,17 @@ pub type Service = Arc<dyn Fn(Request<Incoming>, Connection) -> Answer + Send + 
 /// An answer as hyper wants it: one that could have failed.
 struct Sure {
     answer: Answer,
-    /// The shortcut that its body may take.
-    way: Option<Arc<Shortcut>>,
+    /// To whom a stream is offered, and whether the connection stays behind it.
+    offer: Option<(Arc<Handover>, bool)>,
 }
 
 impl Future for Sure {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.answer.as_mut().poll(cx).map(|response| {
-            if let Some(way) = &self.way {
-                response.body().shorten(way);
+        self.answer.as_mut().poll(cx).map(|mut response| {
+            if let Some((handover, stays)) = &self.offer {
+                response.body_mut().offer(handover, *stays);
             }
             Ok(response)
         })
@@ -171,14 +175,14 @@ async fn speak_openly(socket: TcpStream, terms: Terms) -> ConnectionEnd {
         Err(_late) => return ConnectionEnd::NoRequest,
     };
     let two = begun.is_two();
-    let mut socket = Socket::new(socket, begun.bytes(), terms.limits.write_timeout);
-    let (watch, short) = (socket.watch(), (!two).then(|| socket.shorten()));
-    speak(socket, watch, short, two, terms, |socket| socket.farewell(FAREWELL)).await
+    let socket = Socket::new(socket, terms.limits.write_timeout);
+    let (watch, lent) = (socket.watch(), Lent::new(socket, Bytes::copy_from_slice(begun.bytes())));
+    speak(lent, watch, two, terms, |socket| socket.farewell(FAREWELL)).await
 }
 
 /// The same over TLS.
 async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> ConnectionEnd {
-    let socket = Socket::new(socket, &[], terms.limits.write_timeout);
+    let socket = Socket::new(socket, terms.limits.write_timeout);
     let (watch, peer) = (socket.watch(), terms.connection.peer);
     match tokio::time::timeout(terms.limits.header_timeout, acceptor.accept(socket)).await {
         Ok(Ok(stream)) => {
@@ -189,7 +193,7 @@ async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> Co
                     stream.into_inner().0.farewell(FAREWELL).await;
                 }
             };
-            speak(stream, watch, None, two, terms, farewell).await
+            speak(Lent::new(stream, Bytes::new()), watch, two, terms, farewell).await
         }
         // It came and went without a word, as who looks whether the port is open.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => ConnectionEnd::Closed,
@@ -203,9 +207,8 @@ async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> Co
 
 /// Speaks HTTP over a connection to its end, and then says farewell.
 async fn speak<I, F>(
-    io: I,
+    lent: Lent<I>,
     watch: Watch,
-    short: Option<(Arc<Shortcut>, Writer)>,
     two: bool,
     terms: Terms,
     farewell: impl FnOnce(I) -> F,
@@ -214,83 +217,138 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = ()>,
 {
-    let io = TokioIo::new(io);
-    let Terms { limits, connection, service, tasks } = terms;
     if two {
-        let streams = Streams::new(connection.token.clone(), tasks);
-        // Held here: what hyper leaves running must not outlive its connection.
-        let _all = connection.token.drop_guard();
-        let (peer, begun) = (connection.peer, streams.clone());
-        let answer = service_fn(move |request| Sure {
-            answer: service(request, Connection { peer, token: begun.begin() }),
-            way: None,
-        });
-        let served = http2::Builder::new(streams.clone())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
-            .max_header_list_size(64 << 10)
-            .keep_alive_interval(Some(PING))
-            .keep_alive_timeout(PING)
-            .serve_connection(io, answer);
-        let mut served = Box::pin(served);
-        if let Ok(ended) = tokio::time::timeout(limits.header_timeout, &mut served).await {
-            return ended::of(ended, two, peer);
+        return speak_two(lent, terms).await;
+    }
+    match speak_one(lent, watch, terms).await {
+        (end, Some(io)) => {
+            Box::pin(farewell(io)).await;
+            end
+        }
+        (end, None) => end,
+    }
+}
+
+/// Speaks HTTP/2.
+async fn speak_two<I>(lent: Lent<I>, terms: Terms) -> ConnectionEnd
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Terms { limits, connection, service, tasks } = terms;
+    let streams = Streams::new(connection.token.clone(), tasks);
+    // Held here: what hyper leaves running must not outlive its connection.
+    let _all = connection.token.drop_guard();
+    let (peer, begun) = (connection.peer, streams.clone());
+    let answer = service_fn(move |request| Sure {
+        answer: service(request, Connection { peer, token: begun.begin() }),
+        offer: None,
+    });
+    let served = http2::Builder::new(streams.clone())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(64 << 10)
+        .keep_alive_interval(Some(PING))
+        .keep_alive_timeout(PING)
+        .serve_connection(TokioIo::new(lent), answer);
+    let mut served = Box::pin(served);
+    if let Ok(ended) = tokio::time::timeout(limits.header_timeout, &mut served).await {
+        return ended::of(ended, true, peer);
+    }
+    if !streams.has_begun() {
+        // Nobody asks: a connection that is only held keeps others out. What comes now is still answered.
+        served.as_mut().graceful_shutdown();
+        if let Ok(ended) = tokio::time::timeout(FAREWELL, &mut served).await {
+            return ended::of(ended, true, peer);
         }
         if !streams.has_begun() {
-            // Nobody asks: a connection that is only held keeps others out. What comes now is still answered.
-            served.as_mut().graceful_shutdown();
-            if let Ok(ended) = tokio::time::timeout(FAREWELL, &mut served).await {
-                return ended::of(ended, two, peer);
-            }
-            if !streams.has_begun() {
-                return ConnectionEnd::NoRequest;
-            }
+            return ConnectionEnd::NoRequest;
         }
-        return ended::of(served.await, two, peer);
     }
-    let way = short.as_ref().map(|(way, _)| Arc::clone(way));
+    ended::of(served.await, true, peer)
+}
+
+/// How a turn of hyper's on a connection ends.
+enum Turn {
+    /// The client left unseen by hyper.
+    Left,
+    /// Hyper is through with the connection.
+    Over(hyper::Result<()>),
+    /// A stream goes on without hyper; the connection stays behind it or ends.
+    Stream(Arc<Mutex<Stream>>, bool),
+}
+
+/// Speaks HTTP/1: hyper does, and where a stream is under way this task alone. Gives the connection back where its client is
+/// owed a farewell.
+async fn speak_one<I>(mut lent: Lent<I>, watch: Watch, terms: Terms) -> (ConnectionEnd, Option<I>)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Terms { limits, connection, service, .. } = terms;
     let (peer, asked) = (connection.peer, Arc::new(AtomicBool::new(false)));
-    let asks = Arc::clone(&asked);
-    let answer = service_fn(move |request: Request<Incoming>| {
-        asks.store(true, Ordering::Relaxed);
-        // Where hyper frames a body in chunks.
-        let chunks = request.version() == Version::HTTP_11 && request.method() != Method::HEAD;
-        Sure { answer: service(request, connection.clone()), way: way.clone().filter(|_| chunks) }
-    });
-    // Boxed, or it would lie in this future twice: where it is made and where it stays.
-    let mut one = Box::new(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.header_timeout)
-            .serve_connection(io, answer),
-    );
     let mut left = pin!(watch.left());
-    let (mut bells, mut tokens) = (None, None);
-    let ended = poll_fn(|cx| {
-        // Rung by all but the tokens of a body with a shortcut, which have their own.
-        let bell = Bell::of(&mut bells, cx.waker());
-        let rang = bell.rang();
-        if let Some((way, writer)) = &short {
-            let tokens = Bell::of(&mut tokens, cx.waker());
-            if tokens.rang() && !rang && way.send(|bytes| writer.write(bytes)) {
-                return Poll::Pending;
+    loop {
+        let handover = Arc::new(Handover::default());
+        lent.tells(&handover);
+        let (asks, to) = (Arc::clone(&asked), Arc::clone(&handover));
+        let (service, connection) = (Arc::clone(&service), connection.clone());
+        let answer = service_fn(move |request: Request<Incoming>| {
+            asks.store(true, Ordering::Relaxed);
+            let offer = may_be_taken(&request).then(|| (Arc::clone(&to), stays(request.headers())));
+            Sure { answer: service(request, connection.clone()), offer }
+        });
+        // Boxed, or it would lie in this future twice: where it is made and where it stays.
+        let mut one = Box::new(
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(limits.header_timeout)
+                .serve_connection(TokioIo::new(lent), answer),
+        );
+        let turn = poll_fn(|cx| match one.poll_without_shutdown(cx) {
+            Poll::Ready(ended) => Poll::Ready(Turn::Over(ended)),
+            Poll::Pending => match handover.take() {
+                Some((stream, stays)) => Poll::Ready(Turn::Stream(stream, stays)),
+                None => left.as_mut().poll(cx).map(|()| Turn::Left),
+            },
+        });
+        let turn = turn.await;
+        let parts = one.into_parts();
+        let io = parts.io.into_inner().into_inner();
+        let (stream, stays) = match turn {
+            Turn::Stream(stream, stays) => (stream, stays),
+            // Needs no farewell.
+            Turn::Left => return (ConnectionEnd::ClientLeft, None),
+            Turn::Over(ended) => {
+                return match ended::of(ended, false, peer) {
+                    ConnectionEnd::NoRequest if asked.load(Ordering::Relaxed) => (ConnectionEnd::Idle, Some(io)),
+                    end => (end, Some(io)),
+                };
             }
-            way.wakes(tokens.waker());
+        };
+        let mut taken = Taken::new(io, stream, parts.read_buf);
+        let sent = poll_fn(|cx| match taken.poll(cx) {
+            Poll::Pending => left.as_mut().poll(cx).map(|()| Err(io::ErrorKind::UnexpectedEof.into())),
+            sent => sent,
+        });
+        match sent.await {
+            Ok(()) if stays => lent = taken.into_lent(),
+            Ok(()) => return (ConnectionEnd::Closed, Some(taken.into_inner())),
+            Err(error) => return (ended::of_stream(&error, peer), None),
         }
-        let waker = bell.waker();
-        let mut cx = Context::from_waker(&waker);
-        match one.poll_without_shutdown(&mut cx) {
-            Poll::Pending => left.as_mut().poll(&mut cx).map(|()| None),
-            ended => ended.map(Some),
-        }
-    });
-    // A client that left unseen needs no farewell.
-    let Some(ended) = ended.await else { return ConnectionEnd::ClientLeft };
-    Box::pin(farewell(one.into_parts().io.into_inner())).await;
-    match ended::of(ended, two, peer) {
-        ConnectionEnd::NoRequest if asked.load(Ordering::Relaxed) => ConnectionEnd::Idle,
-        end => end,
     }
+}
+
+/// Whether a stream that answers this may be taken over: hyper frames it in chunks, and the connection's fate is told by the
+/// request's head alone.
+fn may_be_taken(request: &Request<Incoming>) -> bool {
+    request.version() == Version::HTTP_11
+        && request.method() != Method::HEAD
+        && !request.headers().contains_key(TRANSFER_ENCODING)
+}
+
+/// Whether a connection stays for a next request (RFC 9112, 9.3).
+fn stays(headers: &HeaderMap) -> bool {
+    let options = headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','));
+    !options.into_iter().any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
 /// Requests that one HTTP/2 connection may have at once.

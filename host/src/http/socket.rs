@@ -16,9 +16,6 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep};
 
-use super::bell::Bell;
-use super::shortcut::Shortcut;
-
 /// A client that has ended its side counts as gone when nobody has read up to that end for so long.
 const UNREAD: Duration = Duration::from_millis(50);
 
@@ -30,15 +27,9 @@ const SMALL: usize = 1024;
 pub(super) struct Socket {
     read: Arc<Reader>,
     write: OwnedWriteHalf,
-    /// What goes past hyper, and what of it is still to be sent.
-    way: Option<Arc<Shortcut>>,
-    /// Read already, and to be read again.
-    begun: Vec<u8>,
     patience: Duration,
     /// Runs while a write waits.
     stuck: Option<Pin<Box<Sleep>>>,
-    /// Rings when there is something to read.
-    bell: Option<Arc<Bell>>,
 }
 
 /// What a socket shares with its watch.
@@ -48,16 +39,6 @@ struct Reader {
     waits: AtomicBool,
     /// Reads that gave something.
     reads: AtomicU64,
-}
-
-/// Writes past whoever has the socket.
-pub(super) struct Writer(Arc<Reader>);
-
-impl Writer {
-    /// Sends what the socket takes at once; how much that was.
-    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.half.as_ref().try_write(bytes)
-    }
 }
 
 /// Sees a client leave while nobody reads from its socket.
@@ -114,17 +95,11 @@ impl Reader {
 }
 
 impl Socket {
-    /// `inner`, of which `begun` was read already, whose client may leave bytes unread for `patience`.
-    pub(super) fn new(inner: TcpStream, begun: &[u8], patience: Duration) -> Socket {
+    /// `inner`, whose client may leave bytes unread for `patience`.
+    pub(super) fn new(inner: TcpStream, patience: Duration) -> Socket {
         let (half, write) = inner.into_split();
         let read = Arc::new(Reader { half, waits: AtomicBool::new(false), reads: AtomicU64::new(0) });
-        Socket { read, write, way: None, begun: begun.to_vec(), patience, stuck: None, bell: None }
-    }
-
-    /// Lets small pieces of a body go past hyper; what knows of it, and what they are written with.
-    pub(super) fn shorten(&mut self) -> (Arc<Shortcut>, Writer) {
-        let way = Arc::clone(self.way.get_or_insert_default());
-        (way, Writer(Arc::clone(&self.read)))
+        Socket { read, write, patience, stuck: None }
     }
 
     /// What tells when its client has left.
@@ -142,22 +117,6 @@ impl Socket {
         let listened = async { while self.read(&mut ignored).await.is_ok_and(|n| n > 0) {} };
         // Whether it stopped by itself or not, it had its time.
         let _over = tokio::time::timeout(patience, listened).await;
-    }
-
-    fn written(&self) {
-        if let Some(way) = &self.way {
-            way.written();
-        }
-    }
-
-    /// Sends what was left of what went past hyper; its own bytes come behind it.
-    fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Socket { write, way: Some(way), .. } = self else { return Poll::Ready(Ok(())) };
-        if !way.has_left() {
-            return Poll::Ready(Ok(()));
-        }
-        let sent = way.poll_left(|bytes| Pin::new(&mut *write).poll_write(cx, bytes));
-        self.judge(cx, sent)
     }
 
     /// A write that moved ends the wait; one that waits too long is an error.
@@ -178,39 +137,18 @@ impl Socket {
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let n = self.begun.len().min(buf.remaining());
-        if n > 0 {
-            buf.put_slice(&self.begun[..n]);
-            self.begun.drain(..n);
-            if !self.begun.is_empty() || buf.remaining() == 0 {
-                return Poll::Ready(Ok(()));
-            }
-            // With what came behind it: for a head that comes in two parts hyper's buffer grows to twice its size.
-        }
-        let Socket { read: reader, bell, .. } = &mut *self;
-        let bell = Bell::of(bell, cx.waker());
-        // The last one waits, and nothing has come since: asked anew with every token that is written.
-        if !bell.rang() && reader.waits.load(Ordering::Relaxed) {
-            return if n > 0 { Poll::Ready(Ok(())) } else { Poll::Pending };
-        }
-        let read = reader.poll_read(&mut Context::from_waker(&bell.waker()), buf);
-        reader.waits.store(read.is_pending(), Ordering::Relaxed);
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = self.read.poll_read(cx, buf);
+        self.read.waits.store(read.is_pending(), Ordering::Relaxed);
         if read.is_ready() {
-            reader.reads.fetch_add(1, Ordering::Relaxed);
+            self.read.reads.fetch_add(1, Ordering::Relaxed);
         }
-        if n > 0 && read.is_pending() { Poll::Ready(Ok(())) } else { read }
+        read
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.poll_left(cx))?;
-        self.written();
         let written = Pin::new(&mut self.write).poll_write(cx, buf);
         self.judge(cx, written)
     }
@@ -220,8 +158,6 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_left(cx))?;
-        self.written();
         let whole: usize = bufs.iter().map(|buf| buf.len()).sum();
         let written = if bufs.len() > 1 && whole <= SMALL {
             let (mut small, mut at) = ([0; SMALL], 0);
@@ -241,15 +177,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_left(cx))?;
-        if let Some(way) = &self.way {
-            way.flushed();
-        }
         Pin::new(&mut self.write).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_left(cx))?;
         Pin::new(&mut self.write).poll_shutdown(cx)
     }
 }

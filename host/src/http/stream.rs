@@ -1,6 +1,5 @@
 //! An answer as a body: takes all that waits at once, stamps its delivery, and ends its generations when it is dropped.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -8,13 +7,14 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::time::Sleep;
 
-use super::shortcut::{Piece, Pieces, Shortcut};
 use crate::generate::{Cause, End, Usage};
 use crate::sched::Generation;
 use crate::sched::roster::Ticket;
 
 /// A comment that keeps proxies and clients from giving up on a silent stream.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+/// Bytes up to this many are short: they are copied, and their memory stays.
+const SMALL: usize = 1024;
 /// After this long without bytes a comment is sent.
 const SILENCE: Duration = Duration::from_secs(15);
 
@@ -34,8 +34,17 @@ pub struct Stream {
     quiet: Instant,
     /// Never later than the silence is over: it is set anew when it ends, not with every token.
     silence: Silence,
-    /// Where its small pieces may go past hyper.
-    way: Option<Arc<Shortcut>>,
+}
+
+/// What [`Stream::poll_into`] gave.
+#[derive(PartialEq, Eq)]
+pub(super) enum Given {
+    /// Something; there may be more.
+    More,
+    /// Something, and all of it: what comes next wakes the task.
+    All,
+    /// The last.
+    Last,
 }
 
 struct Running {
@@ -85,43 +94,17 @@ impl Stream {
         let choices = choices.into_iter().map(|generation| Choice { generation, end: None }).collect();
         let running = Running { choices, tail, _tickets: tickets };
         let quiet = Instant::now();
-        Stream { running: Some(running), greet: early, quiet, silence: Silence::new(), way: None }
-    }
-
-    /// From now on its small pieces may go this way.
-    pub(super) fn shorten(&mut self, way: Arc<Shortcut>) {
-        self.way = Some(way);
+        Stream { running: Some(running), greet: early, quiet, silence: Silence::new() }
     }
 
     /// The next bytes; none at the end.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        // Tokens ring a bell of their own there, so that the connection knows when nothing else has woken it.
-        let tokens = self.way.as_ref().and_then(|way| way.waker());
-        let asked = self.poll_next(cx, tokens.as_ref().unwrap_or(cx.waker()));
-        if let Some(way) = &self.way {
-            way.asked(asked.is_pending());
-        }
-        asked
-    }
-
-    fn poll_next(&mut self, cx: &mut Context<'_>, tokens: &Waker) -> Poll<Option<Bytes>> {
         let Some(running) = &mut self.running else { return Poll::Ready(None) };
         if std::mem::take(&mut self.greet) {
             return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
         }
-        let Poll::Ready((bytes, now)) = running.poll_bytes(&Context::from_waker(tokens)) else {
-            while self.silence.poll(cx).is_ready() {
-                let over = self.quiet.elapsed() >= SILENCE;
-                if over {
-                    self.quiet = Instant::now();
-                }
-                self.silence.reset(self.quiet + SILENCE);
-                if over {
-                    cx.waker().wake_by_ref();
-                    return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
-                }
-            }
-            return Poll::Pending;
+        let Poll::Ready((bytes, now)) = running.poll_bytes(cx) else {
+            return self.poll_silence(cx).map(|()| Some(Bytes::from_static(KEEP_ALIVE)));
         };
         self.quiet = now;
         if running.is_over() {
@@ -130,26 +113,53 @@ impl Stream {
         Poll::Ready((!bytes.is_empty()).then(|| Bytes::from(bytes)))
     }
 
+    /// The next bytes, given to `take`. What is short leaves its memory to what comes next.
+    pub(super) fn poll_into(&mut self, cx: &mut Context<'_>, take: &mut dyn FnMut(&[u8])) -> Poll<Given> {
+        if let Some(Running { choices, .. }) = &mut self.running
+            && let [Choice { generation, end: None }] = choices.as_mut_slice()
+            && !self.greet
+        {
+            match generation.flight().poll_small(cx, SMALL, &mut *take) {
+                Poll::Ready(Some(tokens)) => {
+                    self.quiet = Instant::now();
+                    generation.hand_over_part(tokens, self.quiet);
+                    return Poll::Ready(Given::All);
+                }
+                // Long, or the last.
+                Poll::Ready(None) => {}
+                Poll::Pending => {
+                    return self.poll_silence(cx).map(|()| {
+                        take(KEEP_ALIVE);
+                        Given::More
+                    });
+                }
+            }
+        }
+        self.poll_bytes(cx).map(|bytes| {
+            take(&bytes.unwrap_or_default());
+            if self.is_over() { Given::Last } else { Given::More }
+        })
+    }
+
+    /// Ready when there were no bytes for so long that there is to be a comment; the silence begins anew.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.silence.poll(cx).is_ready() {
+            let over = self.quiet.elapsed() >= SILENCE;
+            if over {
+                self.quiet = Instant::now();
+            }
+            self.silence.reset(self.quiet + SILENCE);
+            if over {
+                cx.waker().wake_by_ref();
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    }
+
     /// Whether nothing will come.
     pub fn is_over(&self) -> bool {
         self.running.is_none()
-    }
-}
-
-impl Pieces for Stream {
-    fn poll_piece(&mut self, cx: &Context<'_>, small: usize, take: &mut dyn FnMut(&[u8])) -> Poll<Piece> {
-        let Some(Running { choices, .. }) = &mut self.running else { return Poll::Ready(Piece::Other) };
-        let [Choice { generation, end: None }] = choices.as_mut_slice() else {
-            return Poll::Ready(Piece::Other);
-        };
-        generation.flight().poll_small(cx, small, take).map(|taken| match taken {
-            None => Piece::Other,
-            Some(tokens) => {
-                self.quiet = Instant::now();
-                generation.hand_over_part(tokens, self.quiet);
-                Piece::Taken
-            }
-        })
     }
 }
 
