@@ -262,6 +262,7 @@ impl Host {
     }
 
     fn ready(&self) {
+        crate::plugins::give_back();
         self.api.lifecycle.ready();
         self.manager.ready(&self.serving());
         let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();

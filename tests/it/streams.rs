@@ -1,9 +1,12 @@
 //! What a stream shows: stop strings, characters that are split, errors, ends. Tests are named after the symptoms that
 //! users of other servers reported.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, COMPLETIONS, chat, check_error, completion, order, streamed, with};
-use cascadia_tests::{Host, Scrape};
+use cascadia_tests::http::{Connection, Request};
+use cascadia_tests::{Host, Scrape, sse};
 use serde_json::{Value, json};
 
 /// A chat of a script.
@@ -187,5 +190,65 @@ fn the_head_of_a_slow_stream_does_not_wait_for_its_first_token() -> Result<()> {
     let metrics = host.quiet();
     assert_eq!((metrics.ended("cancelled"), metrics.all_ended()), (1.0, 1.0));
     assert_eq!(metrics.value("cascadia_generation_ttft_seconds_count", &[]), 0.0);
+    Ok(())
+}
+
+#[test]
+fn what_a_client_sends_beside_a_stream_is_answered_behind_it_and_whole() -> Result<()> {
+    let host = Host::mock(&[]);
+    let address = host.client().address;
+    let slow = |words: &str| streamed(chat(&order(words, &json!({"token_delay_ms": 20}))));
+    let mut connection = Connection::open(address)?;
+    // Requests that are longer than what is read ahead, in parts of any length that come between the tokens of a stream.
+    let long = with(slow("and the second one too"), &json!({"user": "x".repeat(5000)}));
+    let ahead = [
+        Request::post(CHAT, &long).bytes(address),
+        Request::new("GET", "/livez").bytes(address),
+        Request::post(CHAT, &slow("the last")).header("connection", "Keep-Alive, Close").bytes(address),
+    ]
+    .concat();
+    connection.send(&Request::post(CHAT, &slow("first of all comes this one with its words")))?;
+    let first = connection.head()?;
+    assert_eq!((first.status, first.header("transfer-encoding")), (200, Some("chunked")));
+    for part in ahead.chunks(700) {
+        std::thread::sleep(Duration::from_millis(15));
+        connection.send_all(part)?;
+    }
+    assert_eq!(sse::told(&connection.body()?)?.text.trim(), "first of all comes this one with its words");
+    assert_eq!(connection.head()?.status, 200);
+    assert_eq!(sse::told(&connection.body()?)?.text.trim(), "and the second one too");
+    assert_eq!(connection.head()?.status, 200);
+    assert!(String::from_utf8(connection.body()?)?.contains("\"ok\""));
+    let last = connection.head()?;
+    assert_eq!((last.status, last.header("connection")), (200, Some("close")));
+    let told = sse::told(&connection.body()?)?;
+    assert_eq!((told.text.trim(), told.done), ("the last", true));
+    connection.closed()?;
+    let metrics = host.quiet();
+    let ended = |reason| metrics.value("cascadia_connections_ended_total", &[("reason", reason)]);
+    assert_eq!((metrics.ended("stop"), ended("client_left"), ended("malformed")), (3.0, 0.0, 0.0));
+    Ok(())
+}
+
+#[test]
+fn a_slow_stream_in_old_http_or_asked_for_in_chunks_is_as_whole_as_any() -> Result<()> {
+    let host = Host::mock(&[]);
+    let body = streamed(chat(&order("as whole as any", &json!({"token_delay_ms": 20})))).to_string();
+    let mut connection = Connection::open(host.client().address)?;
+    for _ in 0..2 {
+        let head = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n");
+        connection.send_all(format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len()).as_bytes())?;
+        assert_eq!(connection.head()?.status, 200);
+        let told = sse::told(&connection.body()?)?;
+        assert_eq!((told.text.trim(), told.done), ("as whole as any", true));
+    }
+    let mut old = std::net::TcpStream::connect(host.client().address)?;
+    let head = format!("POST {CHAT} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+    std::io::Write::write_all(&mut old, format!("{head}{body}").as_bytes())?;
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut old, &mut answer)?;
+    let (_, events) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let told = sse::told(events.as_bytes())?;
+    assert_eq!((told.text.trim(), told.done), ("as whole as any", true));
     Ok(())
 }

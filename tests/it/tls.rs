@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use cascadia_tests::client::{CHAT, chat, order, streamed};
 use cascadia_tests::host::run;
 use cascadia_tests::{Host, TempDir, setup, wait};
+use serde_json::json;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -89,6 +91,43 @@ fn a_host_with_a_certificate_speaks_tls_and_nothing_else() -> Result<()> {
     let metrics = ask_for(&mut connect(&host, &[])?, "/metrics")?;
     assert!(metrics.contains("cascadia_connections_ended_total{reason=\"tls\"} 1\n"), "{metrics}");
     assert!(ask(&mut connect(&host, &[])?)?.contains("\"ok\""));
+    Ok(())
+}
+
+#[test]
+fn a_slow_stream_over_tls_is_whole_and_leaves_its_connection_to_the_next() -> Result<()> {
+    let dir = TempDir::new();
+    let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
+    let plugin = setup::plugin("mock");
+    let host = Host::start(&["--plugin", text(&plugin), "--tls-cert", text(&cert), "--tls-key", text(&key)]);
+    wait("the model", || {
+        let answer = connect(&host, &[]).and_then(|mut stream| ask_for(&mut stream, "/readyz"));
+        answer
+            .map_err(|e| e.to_string())
+            .and_then(|a| if a.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(a) })
+    });
+    let mut stream = connect(&host, &[b"http/1.1"])?;
+    let body = streamed(chat(&order("slow but whole", &json!({"token_delay_ms": 30})))).to_string();
+    for _ in 0..2 {
+        let head =
+            format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes())?;
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"data: [DONE]\n\n\r\n0\r\n\r\n") {
+            let mut part = [0; 4096];
+            let n = stream.read(&mut part)?;
+            anyhow::ensure!(n > 0, "ended after {:?}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&part[..n]);
+        }
+        let answer = String::from_utf8(answer)?;
+        for word in ["slow", "but", "whole"] {
+            assert_eq!(answer.matches(word).count(), 1, "{answer}");
+        }
+    }
+    assert!(
+        ask(&mut stream)?.starts_with("HTTP/1.1 200"),
+        "the same connection serves on, and ends when asked to"
+    );
     Ok(())
 }
 

@@ -48,7 +48,8 @@ impl Request {
         self
     }
 
-    fn bytes(&self, address: SocketAddr) -> Vec<u8> {
+    /// What is sent for it to a server at `address`.
+    pub fn bytes(&self, address: SocketAddr) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let has = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         if !has("host") {

@@ -31,6 +31,17 @@ pub fn first(bytes: &[u8]) -> Result<Option<(Event, usize)>> {
     Ok(Some((event, end + 2)))
 }
 
+/// What a whole body told.
+pub fn told(mut body: &[u8]) -> Result<Told> {
+    let mut told = Told::default();
+    while let Some((event, length)) = first(body)? {
+        told.take(event)?;
+        body = &body[length..];
+    }
+    ensure!(body.is_empty(), "half a frame: {:?}", String::from_utf8_lossy(body));
+    Ok(told)
+}
+
 /// What a stream told, frame by frame and altogether.
 #[derive(Debug, Clone, Default)]
 pub struct Told {

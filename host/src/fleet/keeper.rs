@@ -23,6 +23,7 @@ use super::shelf::Plugin;
 use super::slot::{PAUSE, Phase, Slot};
 use crate::config::schema;
 use crate::models::{Awaited, Model};
+use crate::plugins::give_back;
 use crate::telemetry::labels::Restart;
 
 /// How often engines are looked at.
@@ -120,7 +121,10 @@ impl Keeper {
                     return;
                 }
                 Ok(Message::Changed) => self.dirty = true,
-                Ok(Message::Built(outcome)) => self.built(*outcome),
+                Ok(Message::Built(outcome)) => {
+                    self.built(*outcome);
+                    give_back();
+                }
                 // One who has left needs no answer.
                 Ok(Message::Load(model, reply)) => drop(reply.send(self.load(&model))),
                 Ok(Message::Unload(name, reply)) => drop(reply.send(self.unload(&name))),

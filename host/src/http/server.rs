@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, TRANSFER_ENCODING};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper::header::{CONNECTION, TRANSFER_ENCODING};
 use hyper::{HeaderMap, Method, Request, Response, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -319,7 +319,9 @@ where
             Turn::Left => return (ConnectionEnd::ClientLeft, None),
             Turn::Over(ended) => {
                 return match ended::of(ended, false, peer) {
-                    ConnectionEnd::NoRequest if asked.load(Ordering::Relaxed) => (ConnectionEnd::Idle, Some(io)),
+                    ConnectionEnd::NoRequest if asked.load(Ordering::Relaxed) => {
+                        (ConnectionEnd::Idle, Some(io))
+                    }
                     end => (end, Some(io)),
                 };
             }

@@ -89,7 +89,8 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
     own_dependencies(&path, &needed).map_err(|m| fault(LoadStage::Open, m))?;
     let copy = Copy::make(&path, &image, cache.as_deref()).map_err(|m| fault(LoadStage::Open, m))?;
     drop(image);
-    give_back();
+    // It was the largest block of the heap.
+    super::give_back();
     // SAFETY: the file was checked to be a whole library of this machine; running its initialisers is what loading a
     // trusted plugin means. NOW: a missing symbol is an error here and not a crash later.
     let library = unsafe { Dynamic::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) }
@@ -122,15 +123,6 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
             proved,
             _library: library,
         })
-    }
-}
-
-/// Gives what is free of the heap back to the system. The image was the largest block in it; the allocator would keep it
-/// for a second, and give it back only when something else is freed then.
-fn give_back() {
-    // SAFETY: no memory is named; blocks in use stay where they are. Nothing to do where another allocator is in use.
-    unsafe {
-        libmimalloc_sys::mi_collect(true);
     }
 }
 

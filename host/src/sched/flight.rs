@@ -297,7 +297,8 @@ impl Flight {
         }
         take(&state.bytes);
         state.waiting_since = None;
-        // The memory stays for the next ones, if it is no more than they need.
+        // The memory stays for the next ones, if it is no more than they need; and so little is no running ahead.
+        state.room = 0;
         if state.bytes.capacity() > small {
             state.bytes = Vec::new();
         } else {
