@@ -23,7 +23,7 @@ use crate::http::tls::Certificates;
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::notify::Manager;
 use crate::models::Models;
-use crate::plugins::{give_back, services};
+use crate::plugins::{heap, services};
 use crate::sched::{Roster, Unread};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::plugin_metrics::PluginMetrics;
@@ -50,12 +50,12 @@ impl Failed {
 /// Serves until a signal ends it.
 pub fn run(config: Config, sources: Sources) -> Result<(), Failed> {
     let address = config.address().map_err(Failed::usage)?;
-    give_back();
+    heap::give_back();
     let metrics = Arc::new(Metrics::new());
     let executable = env::executable().map_err(|e| Failed::run(format!("own path is not known: {e}")))?;
     let chosen = choose(&config, &executable, &metrics)
         .map_err(|fault| Failed { message: fault.message, usage: fault.usage })?;
-    give_back();
+    heap::give_back();
     for (name, value) in chosen.environment(&config) {
         env::set_before_threads(name, value).map_err(Failed::usage)?;
     }
@@ -198,6 +198,7 @@ impl Host {
                     () = tokio::time::sleep(pause) => {
                         api.roster.cut_slow(patience);
                         api.roster.make_room(&api.unread, config.limits.max_unread_mb << 20);
+                        heap::give_back_old();
                     }
                     () = stop.cancelled() => return,
                 }
@@ -264,7 +265,7 @@ impl Host {
     }
 
     fn ready(&self) {
-        give_back();
+        heap::give_back();
         self.api.lifecycle.ready();
         self.manager.ready(&self.serving());
         let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();

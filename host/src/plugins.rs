@@ -15,6 +15,7 @@ pub mod error;
 mod failed;
 pub mod find;
 mod handle;
+pub mod heap;
 mod instance;
 pub mod isolate;
 pub mod link;
@@ -39,16 +40,6 @@ pub use engine::{Engine, Load, Next, Receiver, Taken};
 pub use error::LoadError;
 pub use link::Link;
 pub use opened::Opened;
-
-/// Gives what is free of the heap back to the system, as far as this thread and those that ended had it. The allocator keeps
-/// it for a second, and looks again only when something else is freed: a host at rest would keep for good what its start took.
-pub fn give_back() {
-    // SAFETY: no memory is named; blocks in use stay where they are. Nothing to do where another allocator is in use.
-    #[expect(unsafe_code, reason = "the allocator's own call")]
-    unsafe {
-        libmimalloc_sys::mi_collect(true);
-    }
-}
 
 /// Ends the process without running anything more: what plugins have opened may have threads and destructors that do not
 /// go together.

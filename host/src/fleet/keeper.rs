@@ -23,7 +23,7 @@ use super::shelf::Plugin;
 use super::slot::{PAUSE, Phase, Slot};
 use crate::config::schema;
 use crate::models::{Awaited, Model};
-use crate::plugins::give_back;
+use crate::plugins::heap;
 use crate::telemetry::labels::Restart;
 
 /// How often engines are looked at.
@@ -123,7 +123,7 @@ impl Keeper {
                 Ok(Message::Changed) => self.dirty = true,
                 Ok(Message::Built(outcome)) => {
                     self.built(*outcome);
-                    give_back();
+                    heap::give_back();
                 }
                 // One who has left needs no answer.
                 Ok(Message::Load(model, reply)) => drop(reply.send(self.load(&model))),

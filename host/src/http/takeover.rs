@@ -194,7 +194,9 @@ pub(super) struct Taken<I> {
 
 impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
     /// The rest of `stream` goes to `io`, of which `ahead` was read already.
-    pub(super) fn new(io: I, stream: Arc<Mutex<Stream>>, ahead: Bytes) -> Taken<I> {
+    pub(super) fn new(io: I, stream: Arc<Mutex<Stream>>, ahead: &[u8]) -> Taken<I> {
+        // Copied, and it is rarely anything: a view of it, even an empty one, would keep hyper's whole buffer.
+        let ahead = Bytes::copy_from_slice(ahead);
         Taken { io, stream, left: Vec::new(), unflushed: false, over: false, ahead, bell: None }
     }
 

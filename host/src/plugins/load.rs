@@ -18,6 +18,7 @@ use super::copy::Copy;
 use super::elf::Elf;
 use super::error::LoadError;
 use super::failed::Failed;
+use super::heap;
 use super::manifest::{self, Manifest};
 use super::{precheck, proof, services};
 use crate::telemetry::labels::LoadStage;
@@ -90,7 +91,7 @@ pub fn open(candidate: Candidate) -> Result<Library, LoadError> {
     let copy = Copy::make(&path, &image, cache.as_deref()).map_err(|m| fault(LoadStage::Open, m))?;
     drop(image);
     // It was the largest block of the heap.
-    super::give_back();
+    heap::give_back();
     // SAFETY: the file was checked to be a whole library of this machine; running its initialisers is what loading a
     // trusted plugin means. NOW: a missing symbol is an error here and not a crash later.
     let library = unsafe { Dynamic::open(Some(copy.path()), RTLD_NOW | RTLD_LOCAL) }
