@@ -329,7 +329,9 @@ where
         let mut taken = Taken::new(io, stream, &parts.read_buf);
         drop(parts.read_buf);
         let sent = poll_fn(|cx| match taken.poll(cx) {
-            Poll::Pending => left.as_mut().poll(cx).map(|()| Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Pending if taken.looks_away() => {
+                left.as_mut().poll(cx).map(|()| Err(io::ErrorKind::UnexpectedEof.into()))
+            }
             sent => sent,
         });
         match sent.await {

@@ -221,6 +221,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
         }
     }
 
+    /// Whether nobody looks for the client's end: what it sent ahead has not been used yet.
+    pub(super) fn looks_away(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
     /// The connection as hyper takes it for the next request.
     pub(super) fn into_lent(self) -> Lent<I> {
         Lent::new(self.io, self.ahead)

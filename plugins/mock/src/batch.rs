@@ -12,7 +12,7 @@ use crate::breach::Breach;
 use crate::cache::Cache;
 use crate::ext::kv_log::{Log, SharedLog};
 use crate::options::Options;
-use crate::run::{Fault, Run, Went, next_beat};
+use crate::run::{Dues, Fault, Run, Went, next_beat};
 use crate::script::{End, Token};
 use crate::tray::{Delivery, Ending, Tray};
 
@@ -47,6 +47,8 @@ pub(crate) struct Batch {
     block_size: u64,
     /// KV-cache blocks of all runs.
     blocks: u64,
+    /// When the first of all runs is due, if nothing has changed since the last step.
+    first: Option<Dues>,
 }
 
 impl Batch {
@@ -66,6 +68,7 @@ impl Batch {
             pace: options.pace_ns(),
             block_size: options.kv_block_size,
             blocks: 0,
+            first: None,
         }
     }
 
@@ -77,6 +80,7 @@ impl Batch {
         self.tricks |= run.order.slow_step_ms > 0 || run.order.push_from_thread || run.order.unknown_finish;
         self.blocks += run.tokens().div_ceil(self.block_size);
         self.runs.push(run);
+        self.first = None;
     }
 
     /// Ends a task that has no slot yet.
@@ -87,6 +91,7 @@ impl Batch {
 
     /// Asks for the end of a task in progress.
     pub(crate) fn cancel(&mut self, task: u64, now: u64) {
+        self.first = None;
         if let Some(run) = self.runs.iter_mut().find(|run| run.task.id == task) {
             run.cancel(now);
         }
@@ -94,6 +99,7 @@ impl Batch {
 
     /// Holds a task in progress, or lets it go on.
     pub(crate) fn pause(&mut self, task: u64, hold: bool) {
+        self.first = None;
         if let Some(run) = self.runs.iter_mut().find(|run| run.task.id == task) {
             run.paused = hold;
         }
@@ -136,6 +142,7 @@ impl Batch {
 
     /// Ends all tasks in progress.
     pub(crate) fn end_all(&mut self) {
+        self.first = None;
         self.runs.iter_mut().for_each(Run::end_now);
     }
 
@@ -143,6 +150,7 @@ impl Batch {
     pub(crate) fn clear(&mut self, now: u64) {
         self.cache.clear(now);
         self.runs.clear();
+        self.first = None;
         self.blocks = 0;
         self.late.clear();
         self.over.clear();
@@ -234,15 +242,16 @@ impl Batch {
             }
             stays
         };
-        let mut blocks = 0;
+        let (mut blocks, mut first) = (0, Dues::NEVER);
         runs.retain_mut(|run| {
             let stays = turn(run);
             if stays {
                 blocks += run.tokens().div_ceil(self.block_size);
+                first = first.first(run.dues());
             }
             stays
         });
-        self.blocks = blocks;
+        (self.blocks, self.first) = (blocks, Some(first));
         self.tricks &= !runs.is_empty();
         if ticked {
             self.tick = next_beat(self.tick, self.pace, now);
@@ -270,10 +279,11 @@ impl Batch {
         if !self.late.is_empty() {
             return Next::More;
         }
-        match self.runs.iter().map(|run| run.due(self.tick)).min() {
-            None | Some(u64::MAX) => Next::Idle,
-            Some(at) if at <= now => Next::More,
-            Some(at) => Next::Until(at),
+        let all = || self.runs.iter().map(Run::dues).fold(Dues::NEVER, Dues::first);
+        match self.first.unwrap_or_else(all).at(self.tick) {
+            u64::MAX => Next::Idle,
+            at if at <= now => Next::More,
+            at => Next::Until(at),
         }
     }
 }

@@ -162,13 +162,18 @@ impl Run {
 
     /// When it has something to do, given the engine's next tick; `u64::MAX` = never.
     pub(crate) fn due(&self, tick: u64) -> u64 {
+        self.dues().at(tick)
+    }
+
+    /// When it has something to do.
+    pub(crate) fn dues(&self) -> Dues {
         let next = match () {
-            () if self.paused => u64::MAX,
-            () if reached(self.order.stall_after, &self.writer) => u64::MAX,
-            () if self.is_shared() => self.ready_at.max(tick),
-            () => self.ready_at,
+            () if self.paused => Dues::NEVER,
+            () if reached(self.order.stall_after, &self.writer) => Dues::NEVER,
+            () if self.is_shared() => Dues { shared: self.ready_at, own: u64::MAX },
+            () => Dues { shared: u64::MAX, own: self.ready_at },
         };
-        next.min(self.cancel_at.unwrap_or(u64::MAX))
+        Dues { own: next.own.min(self.cancel_at.unwrap_or(u64::MAX)), ..next }
     }
 
     /// Tokens in the cache for it.
@@ -331,6 +336,30 @@ impl Run {
             let known = (1..u64::from(counted)).map(logprob);
             out.prompt_logprobs = std::iter::once(f32::NAN).chain(known).take(counted as usize).collect();
         }
+    }
+}
+
+/// When a task, or the first of several, has something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dues {
+    /// From then on with the engine's tick.
+    shared: u64,
+    /// Whatever the tick.
+    own: u64,
+}
+
+impl Dues {
+    pub(crate) const NEVER: Dues = Dues { shared: u64::MAX, own: u64::MAX };
+
+    /// The first of both.
+    pub(crate) fn first(self, other: Dues) -> Dues {
+        Dues { shared: self.shared.min(other.shared), own: self.own.min(other.own) }
+    }
+
+    /// When that is, given the next tick; `u64::MAX` = never.
+    pub(crate) fn at(self, tick: u64) -> u64 {
+        let shared = if self.shared == u64::MAX { u64::MAX } else { self.shared.max(tick) };
+        shared.min(self.own)
     }
 }
 
