@@ -27,6 +27,7 @@ use crate::inbox::Inbox;
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::order::{Order, Site};
+use crate::prompt::Echoes;
 use crate::relay::Relay;
 use crate::run::{Fault, Run};
 use crate::tray::Delivery;
@@ -41,6 +42,7 @@ pub(crate) struct Mock {
     born: Instant,
     relay: Relay,
     inbox: Mutex<Inbox>,
+    echoes: Echoes,
     /// The sink of the last step, for those who use it when they must not.
     last_sink: Mutex<Option<KeptSink>>,
     /// Locked by the driving thread only, and between steps by who saves a state.
@@ -68,6 +70,7 @@ impl Mock {
             log: batch.log(),
             batch: Mutex::new(batch),
             masks: Mutex::default(),
+            echoes: Echoes::default(),
             shelf: Shelf::default(),
             desk: Desk::default(),
             filler: OnceLock::new(),
@@ -110,7 +113,7 @@ impl Mock {
             return Err(Error::prompt_too_long(task.tokens.len(), window));
         }
         let panics = order.thread_panic;
-        let mut run = Run::new(task, order, &text, &self.options, style);
+        let mut run = Run::new(task, order, || self.echoes.of(&text), &self.options, style);
         run.resume(&known)?;
         if run.order.span {
             let id = run.task.id.to_string();

@@ -16,7 +16,7 @@ pub(crate) fn task(id: u64, text: &str) -> Task {
 pub(crate) fn run_of(task: Task, options: &Options) -> Run {
     let text = prompt::text(&task.tokens, &task.text).into_owned();
     let order = Order::read(&Raw::new(), prompt::order_line(&text)).unwrap();
-    Run::new(task, order, &text, options, None)
+    Run::new(task, order, || prompt::echo(&text), options, None)
 }
 
 /// A run of this prompt.

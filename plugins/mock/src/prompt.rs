@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::script::{Item, Script, Token};
 
 /// What marks the line of overrides.
@@ -36,9 +38,50 @@ pub(crate) fn echo(text: &str) -> (Option<Item>, Script) {
     (opening, Script(lap))
 }
 
+/// The words of the last prompt: who measures sends the same one over and over, and all its tasks then share one script.
+#[derive(Debug, Default)]
+pub(crate) struct Echoes(Mutex<Option<Echo>>);
+
+#[derive(Debug)]
+struct Echo {
+    text: String,
+    opening: Option<Item>,
+    lap: Script,
+}
+
+/// Longest prompt whose words are kept, in bytes.
+const KEPT: usize = 16 << 10;
+
+impl Echoes {
+    /// As [`echo`].
+    pub(crate) fn of(&self, text: &str) -> (Option<Item>, Script) {
+        let mut last = self.0.lock();
+        if let Some(Echo { opening, lap, .. }) = last.as_ref().filter(|echo| echo.text == text) {
+            return (opening.clone(), lap.clone());
+        }
+        let (opening, lap) = echo(text);
+        if text.len() <= KEPT {
+            *last = Some(Echo { text: text.to_owned(), opening: opening.clone(), lap: lap.clone() });
+        }
+        (opening, lap)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn prompts_that_are_alike_share_their_words_and_others_have_their_own() {
+        let echoes = Echoes::default();
+        let laps = ["one two", "one two", "one", "one two"].map(|text| {
+            let made = echoes.of(text);
+            assert_eq!(made, echo(text));
+            made.1.0
+        });
+        assert!(Arc::ptr_eq(&laps[0], &laps[1]));
+        assert!(!Arc::ptr_eq(&laps[0], &laps[3]), "one is kept");
+    }
 
     #[test]
     fn bytes_are_read_as_text_and_other_ids_not() {

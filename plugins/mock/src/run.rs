@@ -69,17 +69,17 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A run of `task`; `text` is its prompt.
+    /// A run of `task`; `echo` gives the words of its prompt, where it plays them.
     pub(crate) fn new(
         task: Task,
         order: Order,
-        text: &str,
+        echo: impl FnOnce() -> (Option<Item>, Script),
         options: &Options,
         style: Option<Arc<Style>>,
     ) -> Run {
         let (opening, script) = match order.script.as_ref().or(options.script.as_ref()) {
             Some(script) => (None, script.clone()),
-            None => prompt::echo(text),
+            None => echo(),
         };
         let (opening, script) = match &style {
             Some(style) => (opening.map(|item| style.item(&item)), style.script(&script)),
