@@ -125,7 +125,7 @@ async fn serve(
     for name in chosen.names() {
         api.models.loading(name);
     }
-    let (marker, suspects) = Marker::new(env::state_folder());
+    let (marker, suspects) = Marker::new(env::state_folder(), chosen.plugins());
     let tls = match (&api.config().server.tls_cert, &api.config().server.tls_key) {
         (Some(certificates), Some(key)) => {
             Some(Certificates::read(certificates, key).map_err(Failed::usage)?)

@@ -149,11 +149,16 @@ fn doctor_names_each_fault_and_the_way_out() -> Result<()> {
     let cut = dir.file("cut.gguf", b"GGUF\x03\0\0\0").display().to_string();
     let odd = dir.file("odd.bin", "no model").display().to_string();
     let short = dir.file("short", "short\n").display().to_string();
+    std::fs::create_dir(dir.path().join("plugins"))?;
+    let broken = dir.file("plugins/libbroken.so", "no library").display().to_string();
+    let folder = dir.path().join("plugins").display().to_string();
     let open = dir.file("open", "a-key-that-is-long-enough\n").display().to_string();
     std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     std::fs::set_permissions(&short, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     for (args, subject, verdict, words) in [
         (vec!["--set", "limits.max_concurrent=0"], "configuration", "fail", "at least 1"),
+        (vec!["--plugin", &broken], "plugin", "fail", "no ELF header"),
+        (vec!["--plugin", &mock(), "--plugin-dir", &folder], "plugin", "warn", "no ELF header"),
         (vec!["--plugin", "/nowhere/libx.so"], "plugin /nowhere/libx.so", "fail", "cannot be read"),
         (vec!["--plugin", &mock(), "--api-keys", &short], "keys", "fail", "shorter than"),
         (vec!["--plugin", &mock(), "--api-keys", &open], "server.api_keys", "warn", "chmod o-rw"),

@@ -91,7 +91,7 @@ const COMMANDS: [(&str, &str, &str); 10] = [
     ),
     (
         "gen",
-        "[--check]  write docs/METRICS.md and docs/CONFIG.md from the code; --check only compares",
+        "[--check]  write docs/METRICS.md, docs/CONFIG.md and docs/ERRORS.md from the code; --check only compares",
         "Asks the debug build of the host (`gen-docs NAME`), which it builds first.",
     ),
     (
@@ -280,7 +280,7 @@ fn test(words: &[String]) -> Result<TestOptions> {
         if word == "--no-fetch" {
             options.no_fetch = true;
         } else if word.starts_with('-') {
-            bail!("test does not know {word}; it takes [FILTER] [--no-fetch]");
+            bail!("test does not know {word:?}; it takes [FILTER] [--no-fetch]");
         } else if let Some(first) = options.filter.replace(word.clone()) {
             bail!("test takes one filter, got {first} and {word}");
         }
@@ -293,8 +293,8 @@ fn flag(command: &str, words: &[String], flag: &str) -> Result<bool> {
     match words {
         [] => Ok(false),
         [word] if word == flag => Ok(true),
-        [word, ..] if word == flag => bail!("{command} does not know {}; it takes {flag} once", words[1]),
-        [word, ..] => bail!("{command} does not know {word}; it takes {flag}"),
+        [word, ..] if word == flag => bail!("{command} does not know {:?}; it takes {flag} once", words[1]),
+        [word, ..] => bail!("{command} does not know {word:?}; it takes {flag}"),
     }
 }
 

@@ -46,6 +46,11 @@ impl Chosen {
         self.jobs.iter().map(|(job, _)| job.name.as_str())
     }
 
+    /// Ids of the plugins.
+    pub fn plugins(&self) -> impl Iterator<Item = &str> {
+        self.plugins.iter().map(|plugin| plugin.manifest.id.as_str())
+    }
+
     /// Variables that the plugins need before the process has threads; those in processes of their own get theirs there.
     pub fn environment(&self, config: &Config) -> impl Iterator<Item = (&str, &str)> {
         let here = self.plugins.iter().filter(|p| !config.plugins.isolates(&p.manifest.id));

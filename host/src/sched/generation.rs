@@ -146,6 +146,9 @@ impl Generation {
         if let End::Error(failure) = end {
             let error = &failure.message;
             tracing::warn!(%request, worker, finish, cause, error, prompt, generated, delivered, ttft, seconds, "generation failed");
+        } else if matches!(end, End::Cancelled(Cause::SlowClient)) {
+            // The host ends it of its own accord: whoever is told so by the client finds it here.
+            tracing::info!(%request, worker, finish, cause, prompt, generated, delivered, ttft, seconds, "its client does not read: cut");
         } else {
             tracing::debug!(%request, worker, finish, cause, prompt, generated, delivered, ttft, seconds, "generation ended");
         }

@@ -48,6 +48,7 @@ fn plugins(config: &Config, executable: &Path) -> Vec<Line> {
             Err(error) => lines.push(Line::fault(format!("plugin {name}"), error.to_string())),
         }
     }
+    let named = paths.clone();
     for dir in &config.plugins.dirs {
         match find::all(dir) {
             Ok(all) => paths.extend(all),
@@ -67,7 +68,13 @@ fn plugins(config: &Config, executable: &Path) -> Vec<Line> {
             // What lies in a bundle for its plugin to use is no plugin, and nothing is wrong with it.
             Err(error)
                 if error.no_plugin && !config.plugins.dirs.iter().any(|dir| find::is_loose(&path, dir)) => {}
-            Err(error) => lines.push(Line::fault("plugin", error.to_string())),
+            Err(error) if named.contains(&path) => lines.push(Line::fault("plugin", error.to_string())),
+            // A start passes it over.
+            Err(error) => lines.push(Line::warn(
+                "plugin",
+                error.to_string(),
+                "take it out of the folder, or put a whole one there",
+            )),
         }
     }
     lines
