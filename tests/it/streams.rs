@@ -252,3 +252,53 @@ fn a_slow_stream_in_old_http_or_asked_for_in_chunks_is_as_whole_as_any() -> Resu
     assert_eq!((told.text.trim(), told.done), ("as whole as any", true));
     Ok(())
 }
+
+#[test]
+fn many_requests_behind_a_long_body_are_all_answered_and_nothing_else_is() -> Result<()> {
+    let host = Host::mock(&[]);
+    let address = host.client().address;
+    // The longer the body that came before, the more is read at once of what lies behind it. A body behind a lost byte would be
+    // read as requests: these bodies look like some.
+    let first = streamed(chat(&order("one two three", &json!({"token_delay_ms": 30})))).to_string()
+        + &" ".repeat(60_000);
+    let mut all =
+        Request::new("POST", CHAT).body(first).header("content-type", "application/json").bytes(address);
+    let inner = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(4);
+    for n in 0..60 {
+        let body = streamed(chat(&order(&format!("q{n} w{n}"), &json!({"token_delay_ms": 5}))));
+        let body = with(body, &json!({"user": inner}));
+        all.extend(Request::post(CHAT, &body).header("x-fill", &"f".repeat(300)).bytes(address));
+    }
+    let mut connection = Connection::open(address)?;
+    connection.send_all(&all)?;
+    let expected = std::iter::once("one two three".to_owned()).chain((0..60).map(|n| format!("q{n} w{n}")));
+    for text in expected {
+        assert_eq!(connection.head()?.status, 200, "{text}");
+        assert_eq!(sse::told(&connection.body()?)?.text.trim(), text);
+    }
+    assert_eq!(host.quiet().ended("stop"), 61.0);
+    Ok(())
+}
+
+#[test]
+fn a_client_that_leaves_behind_a_request_and_a_half_is_seen_to_have_left() -> Result<()> {
+    let host = Host::mock(&[]);
+    let address = host.client().address;
+    let mut connection = Connection::open(address)?;
+    connection
+        .send(&Request::post(CHAT, &streamed(chat(&order("a b c d e", &json!({"token_delay_ms": 30}))))))?;
+    assert_eq!(connection.head()?.status, 200);
+    let stalls = streamed(chat(&order("aa bb", &json!({"stall_after": 1}))));
+    let ahead =
+        [Request::post(CHAT, &stalls).bytes(address), b"GET /livez HTTP/1.1\r\nhost: ".to_vec()].concat();
+    connection.send_all(&ahead)?;
+    assert_eq!(sse::told(&connection.body()?)?.text.trim(), "a b c d e");
+    assert_eq!(connection.head()?.status, 200);
+    host.running(1);
+    // It still reads, so nothing that is written to it would tell.
+    connection.no_more()?;
+    let metrics = host.quiet();
+    assert_eq!(metrics.ended("cancelled"), 1.0);
+    assert_eq!(metrics.value("cascadia_connections_ended_total", &[("reason", "client_left")]), 1.0);
+    Ok(())
+}

@@ -64,6 +64,20 @@ fn ask_for(stream: &mut StreamOwned<ClientConnection, TcpStream>, path: &str) ->
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
+/// A host with a certificate and the mock, that is up.
+fn secure(dir: &TempDir) -> Host {
+    let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
+    let plugin = setup::plugin("mock");
+    let host = Host::start(&["--plugin", text(&plugin), "--tls-cert", text(&cert), "--tls-key", text(&key)]);
+    wait("the model", || {
+        let answer = connect(&host, &[]).and_then(|mut stream| ask_for(&mut stream, "/readyz"));
+        answer
+            .map_err(|e| e.to_string())
+            .and_then(|a| if a.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(a) })
+    });
+    host
+}
+
 #[test]
 fn a_host_with_a_certificate_speaks_tls_and_nothing_else() -> Result<()> {
     let dir = TempDir::new();
@@ -97,15 +111,7 @@ fn a_host_with_a_certificate_speaks_tls_and_nothing_else() -> Result<()> {
 #[test]
 fn a_slow_stream_over_tls_is_whole_and_leaves_its_connection_to_the_next() -> Result<()> {
     let dir = TempDir::new();
-    let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
-    let plugin = setup::plugin("mock");
-    let host = Host::start(&["--plugin", text(&plugin), "--tls-cert", text(&cert), "--tls-key", text(&key)]);
-    wait("the model", || {
-        let answer = connect(&host, &[]).and_then(|mut stream| ask_for(&mut stream, "/readyz"));
-        answer
-            .map_err(|e| e.to_string())
-            .and_then(|a| if a.starts_with("HTTP/1.1 200") { Ok(()) } else { Err(a) })
-    });
+    let host = secure(&dir);
     let mut stream = connect(&host, &[b"http/1.1"])?;
     let body = streamed(chat(&order("slow but whole", &json!({"token_delay_ms": 30})))).to_string();
     for _ in 0..2 {
@@ -128,6 +134,30 @@ fn a_slow_stream_over_tls_is_whole_and_leaves_its_connection_to_the_next() -> Re
         ask(&mut stream)?.starts_with("HTTP/1.1 200"),
         "the same connection serves on, and ends when asked to"
     );
+    Ok(())
+}
+
+#[test]
+fn a_client_that_sent_ahead_over_tls_and_leaves_is_seen_to_have_left() -> Result<()> {
+    let dir = TempDir::new();
+    let host = secure(&dir);
+    let mut stream = connect(&host, &[b"http/1.1"])?;
+    let body = streamed(chat(&order("never ends", &json!({"stall_after": 1})))).to_string();
+    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes())?;
+    let mut part = [0; 4096];
+    assert!(stream.read(&mut part)? > 0);
+    stream.write_all(b"GET /")?;
+    // Time for the host to have read that before the end comes.
+    std::thread::sleep(Duration::from_millis(300));
+    // It still reads, so nothing that is written to it would tell.
+    stream.sock.shutdown(std::net::Shutdown::Write)?;
+    wait("its end", || {
+        let metrics = connect(&host, &[]).and_then(|mut other| ask_for(&mut other, "/metrics"));
+        let metrics = metrics.map_err(|e| e.to_string())?;
+        let left = "cascadia_connections_ended_total{reason=\"client_left\"} 1\n";
+        if metrics.contains(left) { Ok(()) } else { Err(metrics) }
+    });
     Ok(())
 }
 

@@ -35,7 +35,7 @@ use super::ended::{self, Booked};
 use super::socket::{Socket, Watch};
 use super::stream::Stream;
 use super::streams::Streams;
-use super::takeover::{Handover, Lent, Taken};
+use super::takeover::{Handover, Lent};
 use super::tls::Certificates;
 use crate::telemetry::labels::ConnectionEnd;
 use crate::telemetry::metrics::Metrics;
@@ -176,7 +176,8 @@ async fn speak_openly(socket: TcpStream, terms: Terms) -> ConnectionEnd {
     };
     let two = begun.is_two();
     let socket = Socket::new(socket, terms.limits.write_timeout);
-    let (watch, lent) = (socket.watch(), Lent::new(socket, Bytes::copy_from_slice(begun.bytes())));
+    let watch = socket.watch();
+    let lent = Lent::new(socket, Bytes::copy_from_slice(begun.bytes()), watch.clone());
     speak(lent, watch, two, terms, |socket| socket.farewell(FAREWELL)).await
 }
 
@@ -193,7 +194,7 @@ async fn speak_tls(socket: TcpStream, acceptor: TlsAcceptor, terms: Terms) -> Co
                     stream.into_inner().0.farewell(FAREWELL).await;
                 }
             };
-            speak(Lent::new(stream, Bytes::new()), watch, two, terms, farewell).await
+            speak(Lent::new(stream, Bytes::new(), watch.clone()), watch, two, terms, farewell).await
         }
         // It came and went without a word, as who looks whether the port is open.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => ConnectionEnd::Closed,
@@ -312,12 +313,13 @@ where
         });
         let turn = turn.await;
         let parts = one.into_parts();
-        let io = parts.io.into_inner().into_inner();
-        let (stream, stays) = match turn {
-            Turn::Stream(stream, stays) => (stream, stays),
+        let had = parts.io.into_inner();
+        let (mut taken, stays) = match turn {
+            Turn::Stream(stream, stays) => (had.take(&parts.read_buf, stream), stays),
             // Needs no farewell.
             Turn::Left => return (ConnectionEnd::ClientLeft, None),
             Turn::Over(ended) => {
+                let io = had.into_inner();
                 return match ended::of(ended, false, peer) {
                     ConnectionEnd::NoRequest if asked.load(Ordering::Relaxed) => {
                         (ConnectionEnd::Idle, Some(io))
@@ -326,7 +328,6 @@ where
                 };
             }
         };
-        let mut taken = Taken::new(io, stream, &parts.read_buf);
         drop(parts.read_buf);
         let sent = poll_fn(|cx| match taken.poll(cx) {
             Poll::Pending if taken.looks_away() => {
@@ -352,8 +353,9 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
 
 /// Whether a connection stays for a next request (RFC 9112, 9.3).
 fn stays(headers: &HeaderMap) -> bool {
-    let options = headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','));
-    !options.into_iter().any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    // What is no text says nothing: so hyper reads it, who has told the client by then.
+    let texts = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    !texts.flat_map(|text| text.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
 /// Requests that one HTTP/2 connection may have at once.

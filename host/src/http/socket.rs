@@ -42,9 +42,20 @@ struct Reader {
 }
 
 /// Sees a client leave while nobody reads from its socket.
+#[derive(Clone)]
 pub(super) struct Watch(Arc<Reader>);
 
 impl Watch {
+    /// Whoever reads was told to wait, or not. It is said where a read ends in the end: above the socket TLS, or what was read
+    /// ahead, may give bytes though the socket has none, and then nobody may ask again.
+    pub(super) fn read(&self, waits: bool) {
+        let Watch(reader) = self;
+        reader.waits.store(waits, Ordering::Relaxed);
+        if !waits {
+            reader.reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Returns when the client has ended its side and nobody reads on: behind a request whose answer is under way it sent
     /// another, and the end behind that is not seen before its turn. Must be polled after the reader, by the same task.
     pub(super) async fn left(self) {
@@ -138,12 +149,7 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = self.read.poll_read(cx, buf);
-        self.read.waits.store(read.is_pending(), Ordering::Relaxed);
-        if read.is_ready() {
-            self.read.reads.fetch_add(1, Ordering::Relaxed);
-        }
-        read
+        self.read.poll_read(cx, buf)
     }
 }
 

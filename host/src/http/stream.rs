@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Sleep;
 
 use crate::generate::{Cause, End, Usage};
@@ -63,13 +64,16 @@ struct Choice {
 /// A timer that is looked at only when it can be over: it stays set for the task that polls it.
 struct Silence {
     timer: std::pin::Pin<Box<Sleep>>,
+    /// When it is over: not before, and at most a few milliseconds later.
+    until: Instant,
     /// Who is woken by it.
     set_for: Option<Waker>,
 }
 
 impl Silence {
-    fn new() -> Silence {
-        Silence { timer: Box::pin(tokio::time::sleep(SILENCE)), set_for: None }
+    fn from(quiet: Instant) -> Silence {
+        let until = quiet + SILENCE;
+        Silence { timer: Box::pin(tokio::time::sleep_until(until.into())), until, set_for: None }
     }
 
     /// Without a look at the clock: it wakes the task when it is over, and says so itself.
@@ -78,13 +82,15 @@ impl Silence {
         if set && !self.timer.is_elapsed() {
             return Poll::Pending;
         }
-        self.set_for = Some(cx.waker().clone());
-        self.timer.as_mut().poll(cx)
+        let over = self.timer.as_mut().poll(cx);
+        // A task that has had its turn is told to wait without the timer being set for it.
+        self.set_for = has_budget_remaining().then(|| cx.waker().clone());
+        over
     }
 
-    fn reset(&mut self, at: Instant) {
-        self.timer.as_mut().reset(at.into());
-        self.set_for = None;
+    fn reset(&mut self, until: Instant) {
+        self.timer.as_mut().reset(until.into());
+        (self.until, self.set_for) = (until, None);
     }
 }
 
@@ -94,7 +100,7 @@ impl Stream {
         let choices = choices.into_iter().map(|generation| Choice { generation, end: None }).collect();
         let running = Running { choices, tail, _tickets: tickets };
         let quiet = Instant::now();
-        Stream { running: Some(running), greet: early, quiet, silence: Silence::new() }
+        Stream { running: Some(running), greet: early, quiet, silence: Silence::from(quiet) }
     }
 
     /// The next bytes; none at the end.
@@ -123,7 +129,9 @@ impl Stream {
                 Poll::Ready(Some(tokens)) => {
                     self.quiet = Instant::now();
                     generation.hand_over_part(tokens, self.quiet);
-                    return Poll::Ready(Given::All);
+                    // The timer may have woken the task this time, and will not again before it is set anew.
+                    let over = self.quiet >= self.silence.until;
+                    return Poll::Ready(if over { Given::More } else { Given::All });
                 }
                 // Long, or the last.
                 Poll::Ready(None) => {}

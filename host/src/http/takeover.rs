@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::bell::Bell;
+use super::socket::Watch;
 use super::stream::{Given, Stream};
 
 /// What hyper and the body that it sends tell of each other.
@@ -93,13 +94,14 @@ impl Handover {
 pub(super) struct Lent<I> {
     io: I,
     ahead: Bytes,
+    watch: Watch,
     handover: Option<Arc<Handover>>,
 }
 
 impl<I> Lent<I> {
-    /// `io`, of which `ahead` was read already.
-    pub(super) fn new(io: I, ahead: Bytes) -> Lent<I> {
-        Lent { io, ahead, handover: None }
+    /// `io`, of which `ahead` was read already; `watch` is its socket's.
+    pub(super) fn new(io: I, ahead: Bytes, watch: Watch) -> Lent<I> {
+        Lent { io, ahead, watch, handover: None }
     }
 
     /// From now on `handover` learns of it.
@@ -110,6 +112,19 @@ impl<I> Lent<I> {
     /// Without what was read ahead.
     pub(super) fn into_inner(self) -> I {
         self.io
+    }
+
+    /// What hyper had of it, for the rest of `stream`. Hyper has read `read` and not used it; what it had not read yet of what
+    /// came ahead lies behind that.
+    pub(super) fn take(self, read: &[u8], stream: Arc<Mutex<Stream>>) -> Taken<I> {
+        // Copied, and it is rarely anything: a view of it, even an empty one, would keep hyper's whole buffer.
+        let ahead = if self.ahead.is_empty() {
+            Bytes::copy_from_slice(read)
+        } else {
+            [read, &self.ahead].concat().into()
+        };
+        let (io, watch) = (self.io, self.watch);
+        Taken { io, stream, left: Vec::new(), unflushed: false, over: false, ahead, watch, bell: None }
     }
 
     fn written(&self) {
@@ -125,6 +140,14 @@ impl<I: AsyncRead + Unpin> AsyncRead for Lent<I> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let read = self.poll_both(cx, buf);
+        self.watch.read(read.is_pending());
+        read
+    }
+}
+
+impl<I: AsyncRead + Unpin> Lent<I> {
+    fn poll_both(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let n = self.ahead.len().min(buf.remaining());
         if n == 0 {
             return Pin::new(&mut self.io).poll_read(cx, buf);
@@ -188,18 +211,12 @@ pub(super) struct Taken<I> {
     over: bool,
     /// What the client sent of its next request.
     ahead: Bytes,
+    watch: Watch,
     /// Rings when the client sends, or leaves.
     bell: Option<Arc<Bell>>,
 }
 
 impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
-    /// The rest of `stream` goes to `io`, of which `ahead` was read already.
-    pub(super) fn new(io: I, stream: Arc<Mutex<Stream>>, ahead: &[u8]) -> Taken<I> {
-        // Copied, and it is rarely anything: a view of it, even an empty one, would keep hyper's whole buffer.
-        let ahead = Bytes::copy_from_slice(ahead);
-        Taken { io, stream, left: Vec::new(), unflushed: false, over: false, ahead, bell: None }
-    }
-
     /// Sends what there is; ready when all is sent, or with what keeps it from being sent: a client that left is the end of
     /// a file.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -228,7 +245,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
 
     /// The connection as hyper takes it for the next request.
     pub(super) fn into_lent(self) -> Lent<I> {
-        Lent::new(self.io, self.ahead)
+        Lent::new(self.io, self.ahead, self.watch)
     }
 
     /// Without what was read ahead.
@@ -244,7 +261,9 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
         }
         let (waker, mut room) = (bell.waker(), [0; AHEAD]);
         let mut room = ReadBuf::new(&mut room);
-        match Pin::new(&mut self.io).poll_read(&mut Context::from_waker(&waker), &mut room) {
+        let read = Pin::new(&mut self.io).poll_read(&mut Context::from_waker(&waker), &mut room);
+        self.watch.read(read.is_pending());
+        match read {
             Poll::Pending => {}
             Poll::Ready(read) => {
                 read?;
@@ -327,8 +346,11 @@ fn frame(framed: &mut Framed) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::AsyncReadExt;
 
+    use super::super::socket::Socket;
     use super::*;
 
     #[test]
@@ -370,14 +392,42 @@ mod tests {
         assert!(!open());
     }
 
+    /// The watch of a socket, and its client.
+    async fn watched() -> (tokio::net::TcpStream, Watch) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("listens");
+        let client =
+            tokio::net::TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connects");
+        let (socket, _) = listener.accept().await.expect("accepts");
+        (client, Socket::new(socket, Duration::from_secs(1)).watch())
+    }
+
     #[tokio::test]
     async fn what_was_read_ahead_comes_first_and_what_comes_behind_it_with_it() {
-        let mut lent = Lent::new(&b"behind"[..], Bytes::from_static(b"ahead, "));
+        let (_client, watch) = watched().await;
+        let mut lent = Lent::new(&b"behind"[..], Bytes::from_static(b"ahead, "), watch);
         let mut got = [0; 3];
         lent.read_exact(&mut got).await.expect("reads");
         assert_eq!(&got, b"ahe");
         let mut rest = [0; 64];
         let n = lent.read(&mut rest).await.expect("reads");
         assert_eq!(&rest[..n], b"ad, behind");
+    }
+
+    struct NoTail;
+
+    impl crate::http::stream::Tail for NoTail {
+        fn write(&self, _: &[(crate::generate::End, crate::generate::Usage)], _: &mut Vec<u8>) {}
+    }
+
+    #[tokio::test]
+    async fn what_hyper_has_not_read_of_what_came_ahead_stays_behind_what_it_has() {
+        let (_client, watch) = watched().await;
+        let mut lent = Lent::new(&b""[..], Bytes::from_static(b"one two three"), watch);
+        let mut got = [0; 7];
+        lent.read_exact(&mut got).await.expect("reads");
+        let stream = Stream::new(Vec::new(), Box::new(NoTail), Vec::new(), false);
+        // Of what it has read it has used the first word.
+        let taken = lent.take(b"two", Arc::new(Mutex::new(stream)));
+        assert_eq!(&taken.ahead[..], b"two three");
     }
 }
