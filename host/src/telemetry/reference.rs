@@ -99,7 +99,7 @@ unary answer is stamped as its tokens are collected, and booked when its body is
 | `reason` of `cascadia_connections_ended_total` | when |
 | --- | --- |
 | `closed` | nothing was owed: after an answer, be it a refusal; or nothing was asked, as by a probe of the port |
-| `client_left` | the client went during an answer, or, with HTTP/2, stopped answering pings |
+| `client_left` | the client went during an answer (over HTTP/1 also one that only ends its sending side, as `nc -N` does), or, with HTTP/2, stopped answering pings |
 | `no_request` | the head of its first request did not come within `server.header_timeout` |
 | `idle` | it was used, and no further request came within the same time, as of connections that a client keeps |
 | `cut` | the host ended it: the client did not read its answer, or the host stopped |
