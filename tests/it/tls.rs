@@ -64,6 +64,17 @@ fn ask_for(stream: &mut StreamOwned<ClientConnection, TcpStream>, path: &str) ->
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
+/// Asks for a streamed answer of these words.
+fn send_chat(
+    stream: &mut StreamOwned<ClientConnection, TcpStream>,
+    words: &str,
+    how: &serde_json::Value,
+) -> Result<()> {
+    let body = streamed(chat(&order(words, how))).to_string();
+    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+    Ok(stream.write_all(format!("{head}{body}").as_bytes())?)
+}
+
 /// A host with a certificate and the mock, that is up.
 fn secure(dir: &TempDir) -> Host {
     let (cert, key) = (dir.file("cert.pem", CERTIFICATE), dir.file("key.pem", KEY));
@@ -113,11 +124,8 @@ fn a_slow_stream_over_tls_is_whole_and_leaves_its_connection_to_the_next() -> Re
     let dir = TempDir::new();
     let host = secure(&dir);
     let mut stream = connect(&host, &[b"http/1.1"])?;
-    let body = streamed(chat(&order("slow but whole", &json!({"token_delay_ms": 30})))).to_string();
     for _ in 0..2 {
-        let head =
-            format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
-        stream.write_all(format!("{head}{body}").as_bytes())?;
+        send_chat(&mut stream, "slow but whole", &json!({"token_delay_ms": 30}))?;
         let mut answer = Vec::new();
         while !answer.ends_with(b"data: [DONE]\n\n\r\n0\r\n\r\n") {
             let mut part = [0; 4096];
@@ -142,9 +150,7 @@ fn a_client_that_sent_ahead_over_tls_and_leaves_is_seen_to_have_left() -> Result
     let dir = TempDir::new();
     let host = secure(&dir);
     let mut stream = connect(&host, &[b"http/1.1"])?;
-    let body = streamed(chat(&order("never ends", &json!({"stall_after": 1})))).to_string();
-    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
-    stream.write_all(format!("{head}{body}").as_bytes())?;
+    send_chat(&mut stream, "never ends", &json!({"stall_after": 1}))?;
     let mut part = [0; 4096];
     assert!(stream.read(&mut part)? > 0);
     stream.write_all(b"GET /")?;

@@ -15,7 +15,7 @@ use crate::sched::roster::Ticket;
 /// A comment that keeps proxies and clients from giving up on a silent stream.
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 /// Bytes up to this many are short: they are copied, and their memory stays.
-const SMALL: usize = 1024;
+pub(super) const SMALL: usize = 1024;
 /// After this long without bytes a comment is sent.
 const SILENCE: Duration = Duration::from_secs(15);
 

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::bell::Bell;
 use super::socket::Watch;
-use super::stream::{Given, Stream};
+use super::stream::{Given, SMALL, Stream};
 
 /// What hyper and the body that it sends tell of each other.
 #[derive(Default)]
@@ -315,14 +315,13 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
 
 /// Bytes of a next request that are read while an answer is under way; more waits in the socket.
 const AHEAD: usize = 1024;
-/// A piece up to this long is framed without memory of its own: a token's event, or a few.
-const SMALL: usize = 1024;
 /// Room for the line in front of a piece: the digits of its length, and the line's end.
 const LINE: usize = 2 * size_of::<usize>() + END.len();
 const END: &[u8] = b"\r\n";
 /// The chunk behind the last.
 const LAST: &[u8] = b"0\r\n\r\n";
 
+/// A short piece is framed without memory of its own.
 type Framed = SmallVec<[u8; LINE + SMALL + END.len() + LAST.len()]>;
 
 /// Makes a chunk of HTTP/1.1 (RFC 9112, 7.1) of the piece behind [`LINE`] free bytes; answers where it begins. An empty piece
