@@ -5,23 +5,30 @@
 
 use std::time::Duration;
 
-/// Numbers of rows that are kept apart; others count as the nearest below.
-const GRID: [u16; 26] =
-    [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 1024];
+/// Up to so many rows each number is kept apart: one row more may cost as much as sixteen.
+const EACH: usize = 64;
+/// Larger numbers that are kept apart; others count as the nearest below.
+const BEYOND: [usize; 9] = [80, 96, 128, 160, 192, 256, 384, 512, 1024];
 /// Weight of the last time.
 const WEIGHT: f64 = 0.125;
 
 /// See the file.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Costs {
     /// Rows and seconds of each number that was measured, both smoothed; 0 where it was not.
-    known: [(f64, f64); GRID.len()],
+    known: [(f64, f64); EACH + BEYOND.len()],
+}
+
+impl Default for Costs {
+    fn default() -> Costs {
+        Costs { known: [(0.0, 0.0); EACH + BEYOND.len()] }
+    }
 }
 
 impl Costs {
     /// So many rows took so long.
     pub(crate) fn learn(&mut self, rows: usize, took: Duration) {
-        let place = GRID.partition_point(|&at| usize::from(at) <= rows).saturating_sub(1);
+        let place = rows.clamp(1, EACH) - 1 + BEYOND.partition_point(|&at| at <= rows);
         let (known, now) = (&mut self.known[place], (rows as f64, took.as_secs_f64()));
         if known.0 == 0.0 {
             *known = now;

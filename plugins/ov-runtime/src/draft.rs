@@ -15,7 +15,7 @@ use cascadia_batching::{Batch, Decoding, Drafts, Id, Part, Scheduler};
 use cascadia_plugin_api::sdk::{Level, log};
 
 use crate::backend::Backend;
-use crate::worth::{Habit, Turn, Worth};
+use crate::worth::{Habit, Offer, Turn, Worth};
 
 mod pool;
 mod rows;
@@ -153,31 +153,30 @@ impl Draft {
 
     /// Who guesses how much. Texts of which little is missing come first, so that nobody's guesses wait for another's long text.
     fn asks<'a>(&mut self, scheduler: &'a Scheduler) -> Vec<Ask<'a>> {
-        let decoding = scheduler.decoding().count();
         // What a turn in which all guesses hold leaves to read.
         let near = self.worth.most() + 2;
-        let mut reads = 0;
-        let mut asks: Vec<Ask<'a>> = Vec::new();
+        let (mut asks, mut offers) = (Vec::new(), Vec::new());
         for Decoding { id, tokens, room } in scheduler.decoding() {
             // The last guess is never read.
             let room = room.min((self.sizes.window + 1).saturating_sub(tokens.len()));
             let known = self.known.get(&id.0);
-            let computed = known.map_or(0, |known| known.computed);
-            let mut habit = known.map_or_else(|| self.worth.habit(), |known| known.habit);
-            let rows = tokens.len() - computed;
-            // What others read in this turn is not lent yet.
-            let lag = if rows > near { reads + rows } else { 0 };
-            let count = self.worth.count(&mut habit, decoding, lag, room);
-            if let Some(known) = self.known.get_mut(&id.0) {
+            let rows = tokens.len() - known.map_or(0, |known| known.computed);
+            let habit = known.map_or_else(|| self.worth.habit(), |known| known.habit);
+            let lag = if rows > near { rows } else { 0 };
+            offers.push(Offer { habit, room, most: room, lag, count: 0 });
+            asks.push(Ask { id: id.0, tokens, count: 0, rows });
+        }
+        self.worth.allot(&mut offers, asks.len());
+        for (ask, Offer { habit, count, .. }) in asks.iter_mut().zip(offers) {
+            ask.count = count;
+            if let Some(known) = self.known.get_mut(&ask.id) {
                 known.habit = habit;
-            }
-            if count > 0 {
-                reads += if rows > near { rows } else { 0 };
-                asks.push(Ask { id: id.0, tokens, count, rows });
+            } else if count > 0 {
                 let new = Known { table: Vec::new(), computed: 0, base: 0, guesses: Vec::new(), habit };
-                self.known.entry(id.0).or_insert(new);
+                self.known.insert(ask.id, new);
             }
         }
+        asks.retain(|ask| ask.count > 0);
         asks.sort_by_key(|ask| ask.rows);
         let mut left = self.sizes.rows;
         asks.retain_mut(|ask| {

@@ -42,7 +42,7 @@ impl Guesses {
         match self {
             Guesses::No => Duration::ZERO,
             Guesses::Lookup(lookup) => {
-                lookup.ahead();
+                lookup.ahead(scheduler);
                 Duration::ZERO
             }
             Guesses::Draft(draft) => {

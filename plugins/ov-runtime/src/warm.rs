@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::costs::Costs;
 
 /// Numbers of rows whose costs are measured: a second or so for a small model.
-const MEASURED: [usize; 8] = [1, 2, 3, 5, 8, 16, 32, 64];
+const MEASURED: [usize; 11] = [1, 2, 3, 4, 5, 8, 12, 16, 24, 32, 64];
 
 /// A chunk of a prompt, one that decodes, and as many as may decode at once. Whatever it leaves in the blocks is written over
 /// before it is read. `tell` gets how many of how many steps are done, and may end it.

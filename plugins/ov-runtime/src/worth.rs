@@ -1,8 +1,7 @@
-//! How many guesses are worth their cost, for a generation among so many.
+//! How many guesses are worth their cost, for the generations that decode together.
 //!
-//! With k guesses of which each holds with a chance p, a step gives 1 + p + ... + p^k tokens. It costs what the model's step with
-//! k + 1 rows for each costs, and what guessing costs. Both are measured while they run, so that load, threads and machine
-//! are in them. k is what makes a token cheapest; 0 where no guess does.
+//! What a step costs by its rows, and what guessing costs, is measured while they run, so that load, threads and machine
+//! are in them; for each generation a chance is kept that a guess holds. `split` shares out what makes the wait for a token least.
 //!
 //! What must hold: over time, guesses cost at most [`INCOME`] of the time more than they save. A purse sees to it: it
 //! gets that share of all time and what guesses save, it pays what they cost, and once it is empty nothing is guessed until it has
@@ -12,17 +11,25 @@ use std::time::Duration;
 
 use crate::costs::Costs;
 
-/// Chance that a guess holds, as long as nobody knows.
+mod split;
+
+use split::{Prices, Side, split};
+
+/// Chance that a guess of a draft model holds, as long as nobody knows; only a try tells.
 const UNKNOWN: f32 = 0.7;
-/// Weight of one guess in a chance.
+/// The same of a guess that costs nothing to make, and whose chance shows without a try.
+const UNSEEN: f32 = 0.5;
+/// Weight of one guess in a chance, and of what was thought before the first: so many guesses.
 const WEIGHT: f32 = 0.125;
-/// A turn in which nothing is guessed moves a chance so far back to what nobody knows: in the end it is tried again.
+const BEFORE: f32 = 2.0;
+/// A turn in which a draft model is not asked moves a chance so far back to what nobody knows: in the end it is tried again.
 const FORGETS: f32 = 1.0 / 256.0;
 /// Share of the time that may be lost.
 const INCOME: f64 = 0.01;
-/// Most in the purse, and what it begins with, in plain steps of one generation.
-const FULL: f64 = 32.0;
-/// A token must become so much cheaper before guessing begins; it goes on until it is not cheaper at all.
+/// Most in the purse, and what it begins with, in plain steps of one generation: for guesses of a draft model, which must be tried
+/// and whose texts must be read first, and for those that cost nothing to make.
+const FULL: (f64, f64) = (32.0, 8.0);
+/// The wait must become so much shorter before guessing begins; it goes on until it is not shorter at all.
 const BEGIN: f64 = 0.95;
 /// So many turns with guesses, and one without, which tells what a plain step costs now.
 const PLAIN: u32 = 32;
@@ -52,6 +59,8 @@ pub(crate) struct Worth {
     /// Of these, what was spent on reading texts and is neither saved nor written off yet.
     lent: f64,
     empty: bool,
+    /// Whether anything was guessed in the last turn that was open for it.
+    on: bool,
     /// Turns with guesses since the last one without.
     guessed: u32,
     /// Chances of generations that ended, for those that begin.
@@ -62,11 +71,25 @@ pub(crate) struct Worth {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Habit {
     /// Chance that a guess holds.
-    share: f32,
-    /// Whether the last turn had guesses.
-    on: bool,
+    pub(crate) share: f32,
+    /// Guesses that told it, up to those whose weight no longer changes.
+    seen: u8,
     /// Seconds that were spent on reading its text, and not yet saved.
     debt: f64,
+}
+
+/// What a generation could take in a turn, and how much it gets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Offer {
+    pub(crate) habit: Habit,
+    /// Tokens that may still come.
+    pub(crate) room: usize,
+    /// Guesses that there are.
+    pub(crate) most: usize,
+    /// Tokens of its text that the draft model has yet to read beyond what every turn brings.
+    pub(crate) lag: usize,
+    /// What [`Worth::allot`] says.
+    pub(crate) count: usize,
 }
 
 /// What a turn cost and gave.
@@ -95,8 +118,9 @@ impl Worth {
             purse: f64::INFINITY,
             lent: 0.0,
             empty: false,
+            on: false,
             guessed: 0,
-            usual: UNKNOWN,
+            usual: if draft { UNKNOWN } else { UNSEEN },
         }
     }
 
@@ -107,7 +131,7 @@ impl Worth {
 
     /// One that begins.
     pub(crate) fn habit(&self) -> Habit {
-        Habit { share: self.usual, on: false, debt: 0.0 }
+        Habit { share: self.usual, seen: 0, debt: 0.0 }
     }
 
     /// Whether anything may be guessed in the turn that comes.
@@ -127,50 +151,57 @@ impl Worth {
 
     /// Most seconds in the purse; a model whose steps were never measured has fast ones.
     fn full(&self) -> f64 {
-        FULL * self.model.of(1).unwrap_or(0.001)
+        let steps = if self.draft.is_some() { FULL.0 } else { FULL.1 };
+        steps * self.model.of(1).unwrap_or(0.001)
     }
 
-    /// Guesses for a generation among so many that decode. `lag`: tokens of its text that the draft model has yet to read
-    /// beyond what every turn brings; `room`: tokens that may still come.
-    pub(crate) fn count(&self, habit: &mut Habit, decoding: usize, lag: usize, room: usize) -> usize {
-        let most = self.most.min(room);
-        if self.policy == Policy::Always || most == 0 {
-            return most;
+    /// Shares guesses out among those of `decoding` generations that could take some.
+    pub(crate) fn allot(&mut self, offers: &mut [Offer], decoding: usize) {
+        for offer in offers.iter_mut() {
+            offer.most = offer.most.min(self.most).min(offer.room);
+            offer.count = offer.most;
         }
-        let best = self.best(habit, decoding, most);
-        let (count, gain) = best.unwrap_or((0, 0.0));
-        let reading = if lag == 0 { 0.0 } else { self.draft.as_ref().and_then(|d| d.of(lag)).unwrap_or(0.0) };
-        let pays = gain * room.min(SERVES) as f64 > reading && reading <= self.purse - self.lent;
-        habit.on = count > 0 && (lag == 0 || pays);
-        if habit.on {
-            return count;
+        if self.policy == Policy::Always {
+            return;
         }
-        habit.share += FORGETS * (UNKNOWN.max(self.usual) - habit.share);
-        0
-    }
-
-    /// The number of guesses that makes a token cheapest, and the seconds that it then saves for each token.
-    fn best(&self, habit: &Habit, decoding: usize, most: usize) -> Option<(usize, f64)> {
-        let n = decoding.max(1);
-        let plain = self.model.of(n)?;
-        let (first, further) = match &self.draft {
-            // After guesses that all held, two tokens are to be read.
-            Some(draft) => (draft.of(n + n / 2).unwrap_or(0.0), draft.of(n).unwrap_or(0.0)),
-            None => (0.0, 0.0),
+        let gain = self.split(offers, decoding, |_| true);
+        let mut reads = 0;
+        let mut pays = |offer: &Offer| {
+            let after = reads + offer.lag;
+            let reading = self.draft.as_ref().and_then(|draft| draft.of(after)).unwrap_or(0.0);
+            let pays = gain * offer.room.min(SERVES) as f64 > reading && reading <= self.purse - self.lent;
+            reads = if pays { after } else { reads };
+            pays
         };
-        let enough = plain * if habit.on { 1.0 } else { BEGIN };
-        let (mut chance, mut tokens) = (1.0, 1.0);
-        let mut best = None::<(usize, f64)>;
-        for k in 1..=most {
-            chance *= f64::from(habit.share);
-            tokens += chance;
-            let step = self.model.of(n * (k + 1))? + first + further * (k - 1) as f64;
-            let price = step / tokens;
-            if price < enough && best.is_none_or(|(_, least)| price < least) {
-                best = Some((k, price));
+        // Whether what it brings pays for the reading of its text; what others read in this turn is not lent yet.
+        let takes: Vec<bool> =
+            offers.iter().map(|offer| offer.count == 0 || offer.lag == 0 || pays(offer)).collect();
+        if takes.contains(&false) {
+            self.split(offers, decoding, |at| takes[at]);
+        }
+        self.on = offers.iter().any(|offer| offer.count > 0);
+        if self.draft.is_some() {
+            let back = UNKNOWN.max(self.usual);
+            for habit in offers.iter_mut().filter(|offer| offer.count == 0).map(|offer| &mut offer.habit) {
+                habit.share += FORGETS * (back - habit.share);
             }
         }
-        best.map(|(k, price)| (k, (plain - price) / n as f64))
+    }
+
+    /// Sets the counts of those who may; gives the seconds that are then saved for each token.
+    fn split(&self, offers: &mut [Offer], decoding: usize, may: impl Fn(usize) -> bool) -> f64 {
+        let side = |(at, offer): (usize, &Offer)| Side {
+            share: offer.habit.share.into(),
+            most: if may(at) { offer.most } else { 0 },
+            count: 0,
+        };
+        let mut sides: Vec<Side> = offers.iter().enumerate().map(side).collect();
+        let prices = Prices { model: &self.model, draft: self.draft.as_ref() };
+        let saved = split(prices, decoding, if self.on { 1.0 } else { BEGIN }, &mut sides);
+        for (offer, side) in offers.iter_mut().zip(sides) {
+            offer.count = side.count;
+        }
+        saved / decoding.max(1) as f64
     }
 
     /// Reading a text into the draft model took so long; what its guesses save pays for it, and the purse the rest in the end.
@@ -183,7 +214,9 @@ impl Worth {
     pub(crate) fn learn(&mut self, habit: &mut Habit, guesses: u32, held: u32) {
         for n in 0..guesses.min(held + 1) {
             let share = if n < held { 1.0 } else { 0.0 };
-            habit.share += WEIGHT * (share - habit.share);
+            let weight = WEIGHT.max(1.0 / (BEFORE + 1.0 + f32::from(habit.seen)));
+            habit.share += weight * (share - habit.share);
+            habit.seen = habit.seen.saturating_add(1);
         }
     }
 

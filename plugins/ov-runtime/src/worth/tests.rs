@@ -33,41 +33,76 @@ fn worth(draft: Option<u64>) -> Worth {
     worth
 }
 
-fn count(worth: &Worth, share: f32, decoding: usize) -> usize {
-    worth.count(&mut Habit { share, ..worth.habit() }, decoding, 0, 100)
+fn offer(worth: &Worth, share: f32, lag: usize, room: usize) -> Offer {
+    Offer { habit: Habit { share, ..worth.habit() }, room, most: room, lag, count: 0 }
+}
+
+/// Guesses of each where as many as are named decode, all with the same chance.
+fn count(worth: &mut Worth, share: f32, decoding: usize) -> usize {
+    let mut offers = vec![offer(worth, share, 0, 100); decoding];
+    worth.on = false;
+    worth.allot(&mut offers, decoding);
+    offers.iter().map(|offer| offer.count).max().unwrap_or(0)
 }
 
 #[test]
 fn fewer_are_guessed_beside_others_and_where_fewer_hold() {
-    let free = worth(None);
+    let mut free = worth(None);
     // Four rows are the best buy for one, ten are for two.
-    assert_eq!([1, 2].map(|n| count(&free, 0.95, n)), [3, 4]);
-    let half = [1, 4, 16].map(|n| count(&free, 0.5, n));
+    assert_eq!([1, 2].map(|n| count(&mut free, 0.95, n)), [3, 4]);
+    let half = [1, 4, 16].map(|n| count(&mut free, 0.5, n));
     assert!(half[0] >= 1 && half[1] <= 2 && half[2] == 0, "{half:?}");
-    assert_eq!([1, 4, 16].map(|n| count(&free, 0.05, n)), [0, 0, 0]);
-    let mut habit = Habit { share: 0.9, ..free.habit() };
-    assert_eq!(free.count(&mut habit, 1, 0, 2), 2, "no more than may come");
-    assert_eq!(free.count(&mut habit, 1, 0, 0), 0);
+    assert_eq!([1, 4, 16].map(|n| count(&mut free, 0.05, n)), [0, 0, 0]);
+    for (room, most) in [(2, 2), (0, 0)] {
+        let mut one = [offer(&free, 0.9, 0, room)];
+        free.allot(&mut one, 1);
+        assert_eq!(one[0].count, most, "no more than may come");
+    }
+}
+
+#[test]
+fn guessing_goes_on_where_it_would_not_begin() {
+    let mut free = worth(None);
+    let guesses = |free: &mut Worth, share| {
+        let mut one = [offer(free, share, 0, 100)];
+        free.allot(&mut one, 1);
+        one[0].count
+    };
+    let begins = (0..100).map(|percent| percent as f32 / 100.0).find(|share| count(&mut free, *share, 1) > 0);
+    let little = begins.unwrap() - 0.02;
+    assert_eq!(count(&mut free, little, 1), 0);
+    assert!(guesses(&mut free, 0.9) > 0 && guesses(&mut free, little) > 0);
+    assert!(guesses(&mut free, 0.01) == 0 && guesses(&mut free, little) == 0);
 }
 
 #[test]
 fn a_draft_model_as_dear_as_the_model_is_never_asked_and_a_cheap_one_is() {
     for share in [0.3, 0.7, 1.0] {
-        assert_eq!([1, 2, 4, 8, 16].map(|n| count(&worth(Some(1000)), share, n)), [0; 5], "{share}");
+        assert_eq!([1, 2, 4, 8, 16].map(|n| count(&mut worth(Some(1000)), share, n)), [0; 5], "{share}");
     }
-    let cheap = worth(Some(100));
-    assert!(count(&cheap, 0.9, 1) >= 3);
-    assert!(count(&cheap, 0.5, 1) < count(&cheap, 0.95, 1));
-    assert_eq!(Worth::new(Policy::Always, 4, true).count(&mut cheap.habit(), 64, 9, 9), 4);
+    let mut cheap = worth(Some(100));
+    assert!(count(&mut cheap, 0.9, 1) >= 3);
+    assert!(count(&mut cheap, 0.5, 1) < count(&mut cheap, 0.95, 1));
+    let mut always = Worth::new(Policy::Always, 4, true);
+    assert_eq!(count(&mut always, 0.0, 64), 4);
 }
 
 #[test]
 fn a_long_text_is_read_only_where_what_comes_pays_for_it() {
-    let cheap = worth(Some(200));
-    let asked = |lag, room| cheap.count(&mut Habit { share: 0.9, ..cheap.habit() }, 1, lag, room);
+    let mut cheap = worth(Some(200));
+    let mut asked = |lag, room| {
+        let mut one = [offer(&cheap, 0.9, lag, room)];
+        cheap.allot(&mut one, 1);
+        one[0].count
+    };
     assert!(asked(40, 100) > 0 && asked(0, 2) > 0);
     assert_eq!(asked(40, 2), 0, "two more tokens do not");
     assert_eq!(asked(100_000, 100), 0);
+    // Who has nothing to read guesses all the same, and as much as alone.
+    let alone = count(&mut cheap, 0.9, 1);
+    let mut two = [offer(&cheap, 0.9, 0, 100), offer(&cheap, 0.9, 100_000, 100)];
+    cheap.allot(&mut two, 2);
+    assert!(two[0].count > 0 && two[0].count <= alone && two[1].count == 0, "{two:?}");
 }
 
 /// Turns of one generation whose guesses hold or not; gives the time with and without guessing.
@@ -75,7 +110,12 @@ fn live(worth: &mut Worth, turns: usize, holds: bool) -> (f64, f64, usize) {
     let mut habit = worth.habit();
     let (mut spent, mut plain, mut guessed) = (0.0, 0.0, 0);
     for _ in 0..turns {
-        let k = if worth.opens() { worth.count(&mut habit, 1, 0, 1000) } else { 0 };
+        let mut offers = [Offer { habit, room: 1000, most: 1000, lag: 0, count: 0 }];
+        if worth.opens() {
+            worth.allot(&mut offers, 1);
+        }
+        let [Offer { habit: after, count: k, .. }] = offers;
+        habit = after;
         let held = if holds { k } else { 0 };
         let cost = |costs: &Costs, rows| costs.of(rows).unwrap_or(0.0);
         let infer = cost(&costs(1000), 1 + k);
@@ -93,8 +133,8 @@ fn live(worth: &mut Worth, turns: usize, holds: bool) -> (f64, f64, usize) {
 
 #[test]
 fn guesses_that_never_hold_cost_a_share_of_the_time_and_are_tried_again_now_and_then() {
-    for draft in [None, Some(100), Some(300)] {
-        let mut worth = worth(draft);
+    for draft in [100, 300] {
+        let mut worth = worth(Some(draft));
         let (first, plain, _) = live(&mut worth, 1000, false);
         assert!(first - plain <= worth.full() + 0.03 * plain, "{first} for {plain}");
         let (later, plain, guessed) = live(&mut worth, 10_000, false);
@@ -112,8 +152,9 @@ fn an_empty_purse_ends_all_guessing_until_it_has_filled_and_reading_is_paid_from
     let full = worth.full();
     worth.lend(&mut habit, 2.0 * full);
     assert!(worth.opens());
-    let mut next = Habit { share: 0.9, ..worth.habit() };
-    assert_eq!(worth.count(&mut next, 1, 40, 100), 0, "all of it is lent");
+    let mut next = [offer(&worth, 0.9, 40, 100)];
+    worth.allot(&mut next, 1);
+    assert_eq!(next[0].count, 0, "all of it is lent");
     worth.end(&habit);
     assert!(!worth.opens(), "nobody saved what it had cost");
     let mut turns = 0;
