@@ -5,9 +5,8 @@ use crate::entry::Id;
 /// Proposes tokens that may come next; the model checks them in the step in which it computes them.
 pub trait Drafts {
     /// Appends at most `most` tokens that may follow `tokens` (prompt and generated text of the sequence) to `out`; more
-    /// are cut off. Called once in each plan for each sequence that decodes and for which there is room. `decoding` is the number of
-    /// sequences that decode in this step: the more there are, the less a guess is worth.
-    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, decoding: usize, out: &mut Vec<u32>);
+    /// are cut off. Called once in each plan for each sequence that decodes and for which there is room.
+    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, out: &mut Vec<u32>);
 }
 
 /// No guesses.
@@ -15,5 +14,5 @@ pub trait Drafts {
 pub struct NoDrafts;
 
 impl Drafts for NoDrafts {
-    fn propose(&mut self, _: Id, _: &[u32], _: usize, _: usize, _: &mut Vec<u32>) {}
+    fn propose(&mut self, _: Id, _: &[u32], _: usize, _: &mut Vec<u32>) {}
 }

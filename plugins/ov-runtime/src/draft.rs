@@ -320,7 +320,7 @@ impl Draft {
 }
 
 impl Drafts for Draft {
-    fn propose(&mut self, id: Id, _: &[u32], most: usize, _: usize, out: &mut Vec<u32>) {
+    fn propose(&mut self, id: Id, _: &[u32], most: usize, out: &mut Vec<u32>) {
         if let Some(known) = self.known.get(&id.0) {
             out.extend(known.guesses.iter().take(most));
         }

@@ -52,7 +52,7 @@ pub(crate) struct Took {
     pub(crate) drafts: (u32, u32),
     /// Of the draft model, before the plan.
     pub(crate) draft: Duration,
-    /// Choosing the rows, and writing down afterwards what became of them.
+    /// Choosing the rows, with what is looked up for it, and writing down afterwards what became of them.
     pub(crate) plan: Duration,
     pub(crate) bind: Duration,
     pub(crate) infer: Duration,
@@ -148,11 +148,11 @@ impl Generations {
     /// The model has failed too often; the tray still has the ends of those that were in the last step.
     pub(crate) fn turn(&mut self, now_ns: u64) -> Result<Option<Took>> {
         self.tray.clear();
-        let draft = self.guesses.ahead(&self.scheduler);
         let begun = Instant::now();
+        let draft = self.guesses.ahead(&self.scheduler);
         let batch = self.scheduler.plan(now_ns, &mut self.guesses);
         let planned = batch.is_some();
-        let plan = begun.elapsed();
+        let plan = begun.elapsed().saturating_sub(draft);
         self.guesses.keep(batch.map_or(&[], |batch| &batch.parts));
         let expired: Vec<u64> = self.scheduler.expired().iter().map(|id| id.0).collect();
         for id in expired {

@@ -88,11 +88,11 @@ impl Guesses {
 }
 
 impl Drafts for Guesses {
-    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, decoding: usize, out: &mut Vec<u32>) {
+    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, out: &mut Vec<u32>) {
         match self {
             Guesses::No => {}
-            Guesses::Lookup(lookup) => lookup.propose(id, tokens, most, decoding, out),
-            Guesses::Draft(draft) => draft.propose(id, tokens, most, decoding, out),
+            Guesses::Lookup(lookup) => lookup.propose(id, tokens, most, out),
+            Guesses::Draft(draft) => draft.propose(id, tokens, most, out),
         }
     }
 }

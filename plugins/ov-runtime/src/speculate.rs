@@ -92,7 +92,7 @@ impl Lookup {
 }
 
 impl Drafts for Lookup {
-    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, _: usize, out: &mut Vec<u32>) {
+    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, out: &mut Vec<u32>) {
         if let Some(known) = self.known.get(&id.0).filter(|known| known.at == tokens.len()) {
             out.extend(known.next.iter().take(known.count.min(most)));
         }
@@ -170,7 +170,7 @@ mod tests {
     fn guesses(lookup: &mut Lookup, text: &[u32], room: usize) -> Vec<u32> {
         let mut out = Vec::new();
         lookup.ahead(&decoding(text, room));
-        lookup.propose(Id(1), text, room, 1, &mut out);
+        lookup.propose(Id(1), text, room, &mut out);
         out
     }
 
@@ -209,5 +209,22 @@ mod tests {
         let after = habit(&lookup);
         guesses(&mut lookup, &odd, 50);
         assert_eq!(habit(&lookup), after);
+    }
+
+    #[test]
+    fn what_a_step_checked_is_counted_once() {
+        let text = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3];
+        let mut lookup = Lookup::new(3, Worth::new(Policy::Always, 4, false));
+        assert_eq!(guesses(&mut lookup, &text, 10), [4, 5, 6, 7]);
+        lookup.learn(1, 4, 2);
+        let after = lookup.known[&1].habit;
+        // The next turn sees the tokens that held, and one more.
+        guesses(&mut lookup, &[&text[..], &[4, 5, 99]].concat(), 10);
+        assert_eq!(lookup.known[&1].habit, after);
+        // Where the scheduler had no room for them, what came tells.
+        assert_eq!(guesses(&mut lookup, &text, 10), [4, 5, 6, 7]);
+        lookup.learn(1, 0, 0);
+        guesses(&mut lookup, &[&text[..], &[4]].concat(), 10);
+        assert!(lookup.known[&1].habit.share > after.share);
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn costs(
         for counts in [false, true, true] {
             let done = backend.infer(&batch).map_err(|e| Error::backend(format!("warm-up: {e}")))?;
             if counts {
-                costs.learn(rows, done.bind + done.infer);
+                costs.measured(rows, done.bind + done.infer);
             }
         }
     }

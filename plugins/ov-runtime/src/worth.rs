@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::costs::Costs;
+use crate::costs::{Costs, OUTLIER};
 
 mod split;
 
@@ -19,8 +19,9 @@ use split::{Prices, Side, split};
 const UNKNOWN: f32 = 0.7;
 /// The same of a guess that costs nothing to make, and whose chance shows without a try.
 const UNSEEN: f32 = 0.5;
-/// Weight of one guess in a chance, and of what was thought before the first: so many guesses.
+/// Weight of one guess in a chance.
 const WEIGHT: f32 = 0.125;
+/// What is thought before the first guess that costs nothing weighs as much as so many guesses.
 const BEFORE: f32 = 2.0;
 /// A turn in which a draft model is not asked moves a chance so far back to what nobody knows: in the end it is tried again.
 const FORGETS: f32 = 1.0 / 256.0;
@@ -29,8 +30,8 @@ const INCOME: f64 = 0.01;
 /// Most in the purse, and what it begins with, in plain steps of one generation: for guesses of a draft model, which must be tried
 /// and whose texts must be read first, and for those that cost nothing to make.
 const FULL: (f64, f64) = (32.0, 8.0);
-/// The wait must become so much shorter before guessing begins; it goes on until it is not shorter at all.
-const BEGIN: f64 = 0.95;
+/// Share by which the wait of those who guess must become shorter before guessing begins; it goes on until nothing is saved.
+const BEGIN: f64 = 0.05;
 /// So many turns with guesses, and one without, which tells what a plain step costs now.
 const PLAIN: u32 = 32;
 /// Tokens for which reading a text into the draft model is thought to serve, where its generation may have so many.
@@ -164,9 +165,9 @@ impl Worth {
         if self.policy == Policy::Always {
             return;
         }
-        let gain = self.split(offers, decoding, |_| true);
+        let gains = self.split(offers, decoding, |_| true);
         let mut reads = 0;
-        let mut pays = |offer: &Offer| {
+        let mut pays = |offer: &Offer, gain: f64| {
             let after = reads + offer.lag;
             let reading = self.draft.as_ref().and_then(|draft| draft.of(after)).unwrap_or(0.0);
             let pays = gain * offer.room.min(SERVES) as f64 > reading && reading <= self.purse - self.lent;
@@ -174,13 +175,20 @@ impl Worth {
             pays
         };
         // Whether what it brings pays for the reading of its text; what others read in this turn is not lent yet.
-        let takes: Vec<bool> =
-            offers.iter().map(|offer| offer.count == 0 || offer.lag == 0 || pays(offer)).collect();
+        let takes: Vec<bool> = offers
+            .iter()
+            .zip(gains)
+            .map(|(offer, gain)| offer.count == 0 || offer.lag == 0 || pays(offer, gain))
+            .collect();
         if takes.contains(&false) {
             self.split(offers, decoding, |at| takes[at]);
         }
         self.on = offers.iter().any(|offer| offer.count > 0);
         if self.draft.is_some() {
+            if !self.on {
+                // Else those that begin would never be tried again.
+                self.usual += FORGETS * (UNKNOWN - self.usual);
+            }
             let back = UNKNOWN.max(self.usual);
             for habit in offers.iter_mut().filter(|offer| offer.count == 0).map(|offer| &mut offer.habit) {
                 habit.share += FORGETS * (back - habit.share);
@@ -188,20 +196,18 @@ impl Worth {
         }
     }
 
-    /// Sets the counts of those who may; gives the seconds that are then saved for each token.
-    fn split(&self, offers: &mut [Offer], decoding: usize, may: impl Fn(usize) -> bool) -> f64 {
-        let side = |(at, offer): (usize, &Offer)| Side {
-            share: offer.habit.share.into(),
-            most: if may(at) { offer.most } else { 0 },
-            count: 0,
+    /// Sets the counts of those who may; gives the seconds that each then saves with a token.
+    fn split(&self, offers: &mut [Offer], decoding: usize, may: impl Fn(usize) -> bool) -> Vec<f64> {
+        let side = |(at, offer): (usize, &Offer)| {
+            Side::new(offer.habit.share.into(), if may(at) { offer.most } else { 0 })
         };
         let mut sides: Vec<Side> = offers.iter().enumerate().map(side).collect();
         let prices = Prices { model: &self.model, draft: self.draft.as_ref() };
-        let saved = split(prices, decoding, if self.on { 1.0 } else { BEGIN }, &mut sides);
-        for (offer, side) in offers.iter_mut().zip(sides) {
+        split(prices, decoding, if self.on { 0.0 } else { BEGIN }, &mut sides);
+        for (offer, side) in offers.iter_mut().zip(&sides) {
             offer.count = side.count;
         }
-        saved / decoding.max(1) as f64
+        sides.iter().map(|side| side.gain).collect()
     }
 
     /// Reading a text into the draft model took so long; what its guesses save pays for it, and the purse the rest in the end.
@@ -214,7 +220,8 @@ impl Worth {
     pub(crate) fn learn(&mut self, habit: &mut Habit, guesses: u32, held: u32) {
         for n in 0..guesses.min(held + 1) {
             let share = if n < held { 1.0 } else { 0.0 };
-            let weight = WEIGHT.max(1.0 / (BEFORE + 1.0 + f32::from(habit.seen)));
+            let first = 1.0 / (BEFORE + 1.0 + f32::from(habit.seen));
+            let weight = if self.draft.is_none() { WEIGHT.max(first) } else { WEIGHT };
             habit.share += weight * (share - habit.share);
             habit.seen = habit.seen.saturating_add(1);
         }
@@ -222,8 +229,10 @@ impl Worth {
 
     /// A generation is over, or gave way.
     pub(crate) fn end(&mut self, habit: &Habit) {
-        self.usual += WEIGHT * (habit.share - self.usual);
-        self.purse -= habit.debt;
+        if habit.seen > 0 {
+            self.usual += WEIGHT * (habit.share - self.usual);
+        }
+        self.purse = (self.purse - habit.debt).max(-self.full());
         self.lent = (self.lent - habit.debt).max(0.0);
     }
 
@@ -234,9 +243,9 @@ impl Worth {
         let n = turn.decoding;
         if turn.guesses > 0 || draft > 0.0 {
             self.guessed += 1;
-            let now =
-                if turn.rows == n + turn.guesses { Some(infer) } else { self.model.of(n + turn.guesses) };
-            if let (Some(plain), Some(now)) = (self.model.of(n), now) {
+            if let (Some(plain), Some(price)) = (self.model.of(n), self.model.of(n + turn.guesses)) {
+                // A step that the machine held up says nothing of guesses.
+                let now = if turn.rows == n + turn.guesses { infer.min(OUTLIER * price) } else { price };
                 let saved = plain * turn.held as f64 / n.max(1) as f64;
                 let mut gain = saved - draft - (now - plain).max(0.0);
                 for habit in debtors.filter(|habit| habit.debt > 0.0) {
@@ -248,7 +257,7 @@ impl Worth {
                 self.purse += gain;
             }
         }
-        self.purse = self.purse.min(self.full());
+        self.purse = self.purse.clamp(-self.full(), self.full());
         // Chunks of prompts are priced otherwise.
         if turn.rows == n + turn.guesses && n > 0 {
             self.model.learn(turn.rows, turn.infer);

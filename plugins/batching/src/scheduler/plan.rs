@@ -107,7 +107,6 @@ impl Scheduler {
     /// Asks for drafts, at most `room`, and sees to their blocks as long as nobody has to give way for them.
     fn draft(&mut self, slot: usize, room: usize, drafts: &mut dyn Drafts) {
         self.drafts.clear();
-        let decoding = self.turn.len();
         let size = self.limits.block_size;
         // PANIC: as above.
         let sequence = self.sequences[slot].as_mut().expect("a slot in a list has a sequence");
@@ -117,7 +116,7 @@ impl Scheduler {
         if room == 0 {
             return;
         }
-        drafts.propose(sequence.id, &sequence.tokens, room, decoding, &mut self.drafts);
+        drafts.propose(sequence.id, &sequence.tokens, room, &mut self.drafts);
         self.drafts.truncate(room);
         let wanted = (length + self.drafts.len()).div_ceil(size);
         while sequence.table.len() < wanted && self.store.available() > self.running.len() {

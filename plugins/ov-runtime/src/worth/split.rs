@@ -16,52 +16,72 @@ pub(super) struct Prices<'a> {
     pub(super) draft: Option<&'a Costs>,
 }
 
-/// One generation: the chance that a guess holds, most guesses, and how many it gets.
+/// One generation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Side {
-    pub(super) share: f64,
-    pub(super) most: usize,
+    /// Chance that a guess of it holds.
+    share: f64,
+    /// Most guesses.
+    most: usize,
+    /// Guesses that it gets.
     pub(super) count: usize,
+    /// Seconds of the machine that it then saves with each of its tokens, what its guesses cost taken off.
+    pub(super) gain: f64,
 }
 
-/// Sets the counts that make the mean wait of `decoding` generations least, among them `sides`; all 0 where that is not
-/// below `part` of what it is without guesses. Gives the seconds by which it becomes shorter.
-pub(super) fn split(prices: Prices<'_>, decoding: usize, part: f64, sides: &mut [Side]) -> f64 {
-    sides.iter_mut().for_each(|side| side.count = 0);
+impl Side {
+    pub(super) fn new(share: f64, most: usize) -> Side {
+        Side { share, most, count: 0, gain: 0.0 }
+    }
+
+    /// Tokens that it gets from a step with so many guesses.
+    fn tokens(&self, count: usize) -> f64 {
+        let mut chance = 1.0;
+        (0..count).fold(1.0, |tokens, _| {
+            chance *= self.share;
+            tokens + chance
+        })
+    }
+
+    /// Share of its wait that one more guess saves.
+    fn saves(&self) -> f64 {
+        1.0 / self.tokens(self.count) - 1.0 / self.tokens(self.count + 1)
+    }
+}
+
+/// Sets the counts that make the mean wait of `decoding` generations least, `sides` among them; all 0 where that does not save
+/// those that guess the share `least` of their wait.
+pub(super) fn split(prices: Prices<'_>, decoding: usize, least: f64, sides: &mut [Side]) {
     let n = decoding.max(sides.len()).max(1);
-    let Some(plain) = prices.model.of(n) else { return 0.0 };
+    let Some(plain) = prices.model.of(n) else { return };
     let mut draft = Rounds { costs: prices.draft, members: Vec::new(), seconds: 0.0 };
-    // Tokens that each gets from a step, and the chance that its next guess will count.
-    let mut tokens: Vec<(f64, f64)> = sides.iter().map(|side| (1.0, side.share)).collect();
-    let (mut wait, mut taken) = (n as f64, Vec::new());
-    let (mut least, mut best) = (plain * part, 0);
+    let (mut wait, mut guessing, mut taken) = (n as f64, 0.0, Vec::new());
+    // Of all totals so far the best: its mean wait, how many guesses, and the seconds that they cost.
+    let (mut lowest, mut best, mut extra) = (plain, 0, 0.0);
     loop {
         let open = (0..sides.len()).filter(|&at| sides[at].count < sides[at].most);
-        let saves = |at: usize| 1.0 / tokens[at].0 - 1.0 / (tokens[at].0 + tokens[at].1);
-        let Some((at, saved)) =
-            open.map(|at| (at, saves(at))).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
-        else {
-            break;
-        };
-        if saved < LEAST {
-            break;
-        }
+        let saving = open.map(|at| (at, sides[at].saves())).filter(|(_, saved)| *saved >= LEAST);
+        let Some((at, saved)) = saving.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))) else { break };
         wait -= saved;
-        tokens[at].0 += tokens[at].1;
-        tokens[at].1 *= sides[at].share;
+        guessing += if sides[at].count == 0 { 1.0 } else { 0.0 };
         sides[at].count += 1;
         draft.add(sides[at].count);
         taken.push(at);
         let Some(step) = prices.model.of(n + taken.len()) else { break };
-        let mean = (step + draft.seconds) * wait / n as f64;
-        if mean < least {
-            (least, best) = (mean, taken.len());
+        let step = step + draft.seconds;
+        let mean = step * wait / n as f64;
+        if mean < lowest && mean < plain * (1.0 - least * guessing / n as f64) {
+            (lowest, best, extra) = (mean, taken.len(), step - plain);
         }
     }
     for &at in &taken[best..] {
         sides[at].count -= 1;
     }
-    if best == 0 { 0.0 } else { plain - least }
+    for side in sides.iter_mut().filter(|side| side.count > 0) {
+        let tokens = side.tokens(side.count);
+        let costs = extra * side.count as f64 / best as f64;
+        side.gain = (plain / n as f64 * (tokens - 1.0) - costs) / tokens;
+    }
 }
 
 /// The inferences of the draft model in a turn: the first reads and guesses, each further one guesses once more.
@@ -95,13 +115,13 @@ mod tests {
 
     fn costs(known: &[(usize, u64)]) -> Costs {
         let mut costs = Costs::default();
-        known.iter().for_each(|&(rows, ms)| costs.learn(rows, Duration::from_millis(ms)));
+        known.iter().for_each(|&(rows, ms)| costs.measured(rows, Duration::from_millis(ms)));
         costs
     }
 
     fn counts(costs: &Costs, draft: Option<&Costs>, shares: &[f64]) -> Vec<usize> {
-        let mut sides: Vec<Side> = shares.iter().map(|&share| Side { share, most: 4, count: 9 }).collect();
-        split(Prices { model: costs, draft }, shares.len(), 1.0, &mut sides);
+        let mut sides: Vec<Side> = shares.iter().map(|&share| Side::new(share, 4)).collect();
+        split(Prices { model: costs, draft }, shares.len(), 0.0, &mut sides);
         sides.iter().map(|side| side.count).collect()
     }
 
@@ -126,10 +146,13 @@ mod tests {
             costs(&[(1, 13), (2, 16), (3, 16), (4, 20), (5, 28), (8, 38), (12, 40), (16, 41), (20, 55)]);
         for shares in [[0.9; 4], [0.9, 0.1, 0.1, 0.1], [0.95, 0.9, 0.3, 0.0], [1.0, 1.0, 0.2, 0.6], [0.5; 4]]
         {
-            let mut sides = shares.map(|share| Side { share, most: 4, count: 0 });
-            let saved = split(Prices { model: &steps, draft: None }, 4, 1.0, &mut sides);
-            let plain = steps.of(4).unwrap();
-            assert!((plain - saved - best(&steps, &shares)).abs() < 1e-4, "{shares:?}: {sides:?}, {saved}");
+            let mut sides = shares.map(|share| Side::new(share, 4));
+            split(Prices { model: &steps, draft: None }, 4, 0.0, &mut sides);
+            let (rows, wait) = sides.iter().fold((0, 0.0), |(rows, wait), side| {
+                (rows + 1 + side.count, wait + 1.0 / side.tokens(side.count))
+            });
+            let found = steps.of(rows).unwrap() * wait / 4.0;
+            assert!((found - best(&steps, &shares)).abs() < 1e-4, "{shares:?}: {sides:?}, {found}");
         }
     }
 
@@ -142,6 +165,12 @@ mod tests {
         // What is free is taken, by whom it serves most.
         let flat = costs(&[(1, 13), (4, 20), (6, 20), (7, 90), (8, 90), (16, 200), (64, 900)]);
         assert_eq!(counts(&flat, None, &[0.9, 0.5, 0.1, 0.1]), [1, 1, 0, 0]);
+        // Also by one among many, where the mean hardly moves.
+        let room = costs(&[(30, 60), (32, 60), (33, 90), (64, 120)]);
+        let mut sides: Vec<Side> = (0..30).map(|at| Side::new(if at == 7 { 0.9 } else { 0.0 }, 4)).collect();
+        split(Prices { model: &room, draft: None }, 30, 0.05, &mut sides);
+        assert_eq!(sides[7].count, 2);
+        assert!(sides[7].gain > 0.001 && sides[8].gain == 0.0, "{sides:?}");
     }
 
     #[test]
@@ -161,10 +190,9 @@ mod tests {
     fn nothing_is_guessed_without_prices_chances_or_room() {
         assert_eq!(counts(&Costs::default(), None, &[1.0, 1.0]), [0, 0]);
         let free = costs(&[(1, 10), (64, 10)]);
-        assert_eq!(counts(&free, None, &[0.0, f64::NAN]), [0, 0]);
-        let mut none = [Side { share: 1.0, most: 0, count: 3 }];
-        assert_eq!(split(Prices { model: &free, draft: None }, 0, 1.0, &mut none).to_bits(), 0);
-        assert_eq!(none[0].count, 0);
-        assert_eq!(split(Prices { model: &free, draft: None }, 5, 1.0, &mut []).to_bits(), 0);
+        assert_eq!(counts(&free, None, &[0.9, f64::NAN]), [4, 0]);
+        let mut none = [Side::new(1.0, 0)];
+        split(Prices { model: &free, draft: None }, 0, 0.0, &mut none);
+        assert_eq!(none, [Side::new(1.0, 0)]);
     }
 }

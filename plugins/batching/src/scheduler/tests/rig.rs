@@ -47,7 +47,7 @@ pub(super) struct Guess {
 }
 
 impl Drafts for Guess {
-    fn propose(&mut self, _: Id, tokens: &[u32], most: usize, _: usize, out: &mut Vec<u32>) {
+    fn propose(&mut self, _: Id, tokens: &[u32], most: usize, out: &mut Vec<u32>) {
         let right = backend::plain(tokens, most.min(self.most));
         for token in &right[tokens.len()..] {
             self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

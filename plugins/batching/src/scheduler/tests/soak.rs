@@ -14,7 +14,7 @@ const TOKENS: usize = 10_000_000;
 struct Echo;
 
 impl Drafts for Echo {
-    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, _: usize, out: &mut Vec<u32>) {
+    fn propose(&mut self, id: Id, tokens: &[u32], most: usize, out: &mut Vec<u32>) {
         if id.0.is_multiple_of(4) {
             out.extend(tokens.iter().rev().take(most.min(2)));
         }
