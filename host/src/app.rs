@@ -23,7 +23,7 @@ use crate::http::tls::Certificates;
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::notify::Manager;
 use crate::models::Models;
-use crate::plugins::{heap, services};
+use crate::plugins::{code, heap, services};
 use crate::sched::{Roster, Unread};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::plugin_metrics::PluginMetrics;
@@ -266,6 +266,7 @@ impl Host {
 
     fn ready(&self) {
         heap::give_back();
+        code::give_back();
         self.api.lifecycle.ready();
         self.manager.ready(&self.serving());
         let models: Vec<_> = self.api.models.serving().iter().map(|m| m.name.clone()).collect();

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod breach;
 pub mod build;
 pub mod check;
+pub mod code;
 mod copy;
 pub mod elf;
 pub mod engine;
