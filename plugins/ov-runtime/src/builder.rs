@@ -56,7 +56,7 @@ impl Builder for Runtime {
         let (shim, version) = open_runtime(&self.options)?;
         let Ready { path, note } = source.ready(&shard.path, &self.options.keep, progress)?;
         progress.report("model", 1, 2)?;
-        let properties = self.options.device_properties();
+        let properties = self.options.device_properties(&path);
         let failed =
             |e: String| Error::backend(format!("open {} on {}: {e}", path.display(), self.options.device));
         let mut model =

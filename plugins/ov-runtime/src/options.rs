@@ -1,6 +1,6 @@
 //! The plugin's options, as the manifest declares them; the host has checked types and ranges and filled in defaults.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cascadia_ov_base::options::{flag, number, properties};
 use cascadia_ov_base::profile::Profile;
@@ -122,11 +122,11 @@ impl Options {
         Ok(o)
     }
 
-    /// All device properties, later ones winning.
-    pub(crate) fn device_properties(&self) -> Vec<(String, String)> {
+    /// All device properties for the network of a folder, later ones winning.
+    pub(crate) fn device_properties(&self, folder: &Path) -> Vec<(String, String)> {
         let threads = (self.threads > 0).then(|| self.threads.to_string());
-        let profile =
-            self.profile.properties().iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
+        let profile = self.profile.chosen(&self.device, folder).into_iter();
+        let profile = profile.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let threads = threads.map(|n| ("INFERENCE_NUM_THREADS".to_owned(), n));
         profile.chain(threads).chain(self.properties.iter().cloned()).collect()
     }
@@ -161,7 +161,7 @@ mod tests {
     fn pairs_become_options_and_contradictions_are_refused() {
         let read = |pairs: &[(&str, &str)]| Options::read(pairs);
         let pairs = [("profile", "exact"), ("threads", "3"), ("properties", "A=1; KV_CACHE_PRECISION = u8;")];
-        let properties = read(&pairs).expect("valid").device_properties();
+        let properties = read(&pairs).expect("valid").device_properties(Path::new(""));
         let last = |key: &str| properties.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
         assert_eq!(last("INFERENCE_PRECISION_HINT"), Some("f32"));
         assert_eq!(last("INFERENCE_NUM_THREADS"), Some("3"));

@@ -115,7 +115,8 @@ impl Options {
     /// The profile's, then those that were given.
     pub(super) fn properties(&self) -> Result<Vec<Entry>, Error> {
         let own = self.properties.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let all = self.profile.properties().iter().copied().chain(own);
+        let profile = self.profile.chosen(&self.device, &self.model);
+        let all = profile.into_iter().chain(own);
         all.map(|(key, value)| {
             let number = value.parse().ok().filter(|_| NUMBERS.contains(&key)).map(Value::Int);
             let value = match number {

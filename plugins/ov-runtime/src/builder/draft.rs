@@ -54,7 +54,7 @@ pub(super) fn load(
     let keep = Keep { context_length: 0, ..options.keep.clone() };
     let Ready { path: folder, note: _ } = source.ready(path, &keep, progress)?;
     let failed = |e: String| Error::backend(format!("open the draft model {}: {e}", folder.display()));
-    let properties = options.device_properties();
+    let properties = options.device_properties(&folder);
     let mut model = Model::open(shim, &folder.join(XML), &options.device, &properties).map_err(failed)?;
     let facts = model.facts();
     if facts.vocabulary != beside.vocabulary {

@@ -11,9 +11,10 @@ use super::*;
 const TEXT: usize = if cfg!(debug_assertions) { 20 } else { 200 };
 
 fn model(profile: Profile) -> Model {
-    let properties: Vec<_> =
-        profile.properties().iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let mut model = Model::open(&shim(), &compiled(profile.rounds()), "CPU", &properties).unwrap();
+    let network = compiled(profile.rounds());
+    let properties = profile.chosen("CPU", network.parent().unwrap()).into_iter();
+    let properties: Vec<_> = properties.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let mut model = Model::open(&shim(), &network, "CPU", &properties).unwrap();
     model.allocate(16).unwrap();
     model
 }
