@@ -18,7 +18,7 @@ pub enum Profile {
     #[default]
     Default,
     /// The documented hints for speed over accuracy, and weights that OpenVINO can multiply with activations of 8 bits. A processor
-    /// with AMX computes in bf16 instead, with which `fast` is no faster than `default` (measured).
+    /// with AMX computes in tiles of bf16 instead, with which `fast` is no faster than `default` (measured).
     Fast,
 }
 
