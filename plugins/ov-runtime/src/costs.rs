@@ -49,6 +49,10 @@ impl Costs {
     /// Before the first request so many rows took so long; of several times the least counts.
     pub(crate) fn measured(&mut self, rows: usize, took: Duration) {
         let (rows, seconds) = (rows as f64, took.as_secs_f64());
+        if seconds == 0.0 {
+            // Nothing can be a multiple of it.
+            return;
+        }
         let place = self.before.partition_point(|known| known.0 < rows);
         match self.before.get_mut(place) {
             Some(known) if known.0 == rows => known.1 = known.1.min(seconds),
@@ -154,6 +158,14 @@ mod tests {
         near(costs.of(16), 41.0);
         near(costs.of(10), 38.75 * 1.25);
         near(costs.of(32), 41.0 * 1.5);
+    }
+
+    #[test]
+    fn steps_that_take_no_time_are_no_measure() {
+        let mut costs = Costs::default();
+        costs.measured(1, Duration::ZERO);
+        costs.learn(1, Duration::ZERO);
+        assert_eq!((costs.of(1), costs.of(9)), (Some(0.0), Some(0.0)));
     }
 
     #[test]
