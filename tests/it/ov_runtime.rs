@@ -192,10 +192,10 @@ fn what_is_not_there_is_named_with_the_way_out() -> Result<()> {
     let own = temp.path().join("libov_runtime.so");
     std::fs::copy(setup::plugin("ov_runtime"), &own)?;
     let cache = setup::compiled_models().display().to_string();
-    let complains = |folder: &Path, words: &[&str]| {
+    let told = |folder: &Path, more: &[&str], words: &[&str]| {
         let folder = folder.display().to_string();
         let own = own.display().to_string();
-        let ended = cascadia_tests::host::run(&[
+        let known = [
             "--plugin",
             &own,
             "--model",
@@ -206,9 +206,12 @@ fn what_is_not_there_is_named_with_the_way_out() -> Result<()> {
             &cache,
             "--api",
             "127.0.0.1:0",
-        ]);
-        ended.complains(1, words);
+        ];
+        cascadia_tests::host::run(&[&known, more].concat()).complains(1, words);
     };
+    // Before anything is opened.
+    told(temp.path(), &["--draft-model", "/no/such.gguf"], &["draft-model /no/such.gguf: no such file"]);
+    let complains = |folder: &Path, words: &[&str]| told(folder, &[], words);
     complains(temp.path(), &["OpenVINO not found", "openvino-dir", "install openvino with pip"]);
     complains(&openvino, &["libov_runtime_shim.so", "build it with cargo xtask"]);
     let lacking = temp.file("libov_runtime_shim.so", "\0libopenvino.so.1\0");

@@ -120,11 +120,16 @@ pub(super) fn raise(
         tokenizer,
         pre,
         layout_proved = proved,
-        load_seconds,
-        warmup_seconds,
+        load_seconds = milliseconds(load_seconds),
+        warmup_seconds = milliseconds(warmup_seconds),
         "model is up"
     );
     Ok(model)
+}
+
+/// Seconds as people read them.
+fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }
 
 struct Nothing;

@@ -6,8 +6,8 @@ use cascadia_plugin_api::sdk::{Error, Result};
 
 use crate::{processor, weights};
 
-/// Device property: what the device computes in.
-const PRECISION: &str = "INFERENCE_PRECISION_HINT";
+/// The device property that says what the device computes in.
+pub const PRECISION: &str = "INFERENCE_PRECISION_HINT";
 
 /// How exact and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -112,7 +112,7 @@ impl Builder for Genai {
             }
             _ => None,
         };
-        let facts = Facts { version, weights: note, has_vocabulary };
+        let facts = Facts { version, weights: note, has_vocabulary, computes: opened.computes() };
         self.loaded = Some(Loaded { path: shard.path.clone(), model, facts, tokenizer });
         Ok(())
     }

@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) weights: Option<String>,
     /// The library has the model's vocabulary, and so can keep an answer to a grammar.
     pub(crate) has_vocabulary: bool,
+    /// What the device was told to compute in, if it was.
+    pub(crate) computes: Option<String>,
 }
 
 /// What every engine of this plugin counts.

@@ -52,6 +52,10 @@ impl Builder for Runtime {
 
     fn load(&mut self, shard: &Shard, progress: &Progress) -> Result<()> {
         let source = served(&shard.path, Source::of(&shard.path, Loader::Own)?)?;
+        if let Proposer::Model(path) = &self.options.proposer {
+            // Before minutes are spent on the model.
+            draft::source(path)?;
+        }
         progress.report("runtime", 0, 2)?;
         let (shim, version) = open_runtime(&self.options)?;
         let Ready { path, note } = source.ready(&shard.path, &self.options.keep, progress)?;

@@ -40,7 +40,7 @@ pub(super) fn chat(address: &str, model: &str, question: &str) -> Result<String>
 }
 
 pub(super) fn curl(address: &str, model: &str) -> String {
-    let body = json!({"model": model, "messages": [{"role": "user", "content": "Name three rivers."}]});
+    let body = json!({"model": model, "temperature": 0, "messages": [{"role": "user", "content": "Name three rivers."}]});
     format!("curl http://{address}/v1/chat/completions -H 'content-type: application/json' -d '{body}'")
 }
 

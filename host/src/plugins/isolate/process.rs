@@ -123,7 +123,8 @@ pub(super) fn words(status: Option<ExitStatus>) -> String {
         None => "ended, and the system does not say how".to_owned(),
         Some(status) => match (status.signal(), status.code()) {
             (Some(libc::SIGKILL), _) => {
-                "was killed by SIGKILL, as the kernel does when memory runs out".to_owned()
+                "was killed by SIGKILL: by somebody, or by the kernel, as it does when memory runs out"
+                    .to_owned()
             }
             (Some(number), _) => format!("was killed by {}", signal(number)),
             (None, Some(code)) => format!("exited with status {code}"),

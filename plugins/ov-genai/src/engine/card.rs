@@ -34,15 +34,16 @@ pub(super) fn stateful(options: &Options, facts: &Facts, why: &str) -> Card {
 fn common(options: &Options, facts: &Facts, width: usize) -> Card {
     let mut notes = vec![format!("OpenVINO {}", facts.version)];
     notes.extend(facts.weights.clone());
-    let cache = match options.profile {
-        Profile::Exact => "f32 inference, f32 KV cache",
-        Profile::Default | Profile::Fast => "the library's choice for the device",
+    let cache = match (options.profile, &facts.computes) {
+        (Profile::Exact, Some(computes)) => format!("{computes} inference, f32 KV cache"),
+        (_, Some(computes)) => format!("{computes} inference, the library's choice for the rest"),
+        (_, None) => "the library's choice for the device".to_owned(),
     };
     Card {
         context_length: options.context_length.into(),
         max_tasks: (width + options.max_waiting) as u64,
         device: options.device.clone(),
-        quantization: cache.to_owned(),
+        quantization: cache,
         features: vec![
             features::SAMPLING,
             features::MIN_P,

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-use cascadia_ov_base::profile::Profile;
+use cascadia_ov_base::profile::{PRECISION, Profile};
 
 use super::fault::{Error, c_path, c_string};
 use crate::ffi::value::{Entry, Value};
@@ -110,6 +110,14 @@ impl Options {
             return Err(self.fault("f16 inference crashes OpenVINO's CPU device; use bf16 or f32".to_owned()));
         }
         Ok(Opening { path: c_path(&self.model)?, device: c_string("device", &self.device)?, properties })
+    }
+
+    /// What the device is told to compute in, if it is told.
+    pub(crate) fn computes(&self) -> Option<String> {
+        let profile = self.profile.chosen(&self.device, &self.model);
+        let own = self.properties.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let mut told = profile.into_iter().chain(own).rev();
+        told.find(|(key, _)| *key == PRECISION).map(|(_, value)| value.to_owned())
     }
 
     /// The profile's, then those that were given.

@@ -87,6 +87,14 @@ fn the_exact_profile_is_f32_throughout() {
     let keys: Vec<&str> = Profile::Exact.properties().iter().map(|(key, _)| *key).collect();
     assert_eq!(keys, ["INFERENCE_PRECISION_HINT", "KV_CACHE_PRECISION", "DYNAMIC_QUANTIZATION_GROUP_SIZE"]);
     assert!(Profile::Default.properties().is_empty());
+    let computes = |profile, own: &[&str]| {
+        let own = own.iter().map(|value| ("INFERENCE_PRECISION_HINT".to_owned(), (*value).to_owned()));
+        Options { profile, properties: own.collect(), ..Options::default() }.computes()
+    };
+    assert_eq!(computes(Profile::Exact, &[]).as_deref(), Some("f32"));
+    // The last one counts, as in the library's map; without a network nothing is chosen for it.
+    assert_eq!(computes(Profile::Exact, &["f16", "bf16"]).as_deref(), Some("bf16"));
+    assert_eq!(computes(Profile::Default, &[]), None);
 }
 
 #[test]

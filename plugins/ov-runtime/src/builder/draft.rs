@@ -31,6 +31,21 @@ pub(super) struct Beside<'a> {
     pub(super) positions: usize,
 }
 
+/// What its path is.
+///
+/// # Errors
+/// Nothing that can be served; the option is named.
+pub(super) fn source(path: &Path) -> Result<Source> {
+    if !path.exists() {
+        let message = format!(
+            "draft-model {}: no such file or folder; name a GGUF file, a folder with safetensors or an OpenVINO IR folder",
+            path.display()
+        );
+        return Err(Error::config(message));
+    }
+    served(path, Source::of(path, Loader::Own)?)
+}
+
 /// # Errors
 /// It cannot be read, compiled or opened, its vocabulary is another, or there is no memory for its cache.
 pub(super) fn load(
@@ -46,7 +61,7 @@ pub(super) fn load(
             path.display()
         ))
     };
-    let source = served(path, Source::of(path, Loader::Own)?)?;
+    let source = source(path)?;
     if let Some(how) = vocabulary::difference(beside.path, path) {
         return Err(other(how));
     }
