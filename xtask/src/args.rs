@@ -217,6 +217,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
             [what, word, ..] if what == "scheduler" => {
                 bail!("soak scheduler takes nothing else, got {word:?}")
             }
+            [what] if what == "scheduler" => Command::Soak(rest.to_vec()),
             [engine, words @ ..] if engine == "ov-runtime" => {
                 known("soak", words, SOAK)?;
                 Command::Soak(rest.to_vec())
@@ -342,6 +343,14 @@ mod tests {
     }
 
     #[test]
+    fn soak_runs_what_is_named_or_the_mock() {
+        for words in ["", "ov-runtime", "scheduler", "ov-runtime --minutes 5 --seed 3", "--isolate --json"] {
+            let all = words.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(parsed(&format!("soak {words}")).unwrap(), Command::Soak(all), "{words}");
+        }
+    }
+
+    #[test]
     fn test_takes_one_filter_and_one_flag() {
         let options = TestOptions { filter: Some("metrics".into()), no_fetch: true };
         assert_eq!(parsed("test metrics --no-fetch").unwrap(), Command::Test(options));
@@ -361,6 +370,8 @@ mod tests {
             ("bench engines --threads", "--threads takes a value"),
             ("bench runtime --only", "--only takes a value"),
             ("soak --minuts 5", "it takes --minutes"),
+            ("soak schedular", "it takes ov-runtime, scheduler"),
+            ("soak scheduler --seed 1", "takes nothing else"),
             ("soak ov-runtime --seed x", "--seed takes a number, got \"x\""),
         ] {
             let said = parsed(line).unwrap_err().to_string();
