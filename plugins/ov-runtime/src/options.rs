@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cascadia_ov_base::options::{flag, number, properties};
-use cascadia_ov_base::profile::Profile;
+use cascadia_ov_base::profile::{PRECISION, Profile};
 use cascadia_ov_base::source::Keep;
 use cascadia_plugin_api::sdk::{Error, Result};
 
@@ -115,7 +115,7 @@ impl Options {
                 return Err(Error::config("cb-cache-size and cb-num-kv-blocks exclude each other; give one"));
             }
         };
-        if o.set("INFERENCE_PRECISION_HINT") == Some("f16") {
+        if o.set(PRECISION) == Some("f16") {
             // 2026.4.1 on a Xeon with AMX: every run ended in a segmentation fault within its first requests.
             return Err(Error::config("f16 inference crashes OpenVINO's CPU device; use bf16 or f32"));
         }

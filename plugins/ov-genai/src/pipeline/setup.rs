@@ -99,20 +99,15 @@ impl Options {
             return Err(self.fault("no such file or folder".to_owned()));
         }
         writable_if_file(&self.model).map_err(|reason| self.fault(reason))?;
-        let properties = self.properties()?;
-        // Later values win in the library's map; so look at the last.
-        let precision =
-            properties.iter().rev().find(|(key, _)| key.as_c_str() == c"INFERENCE_PRECISION_HINT");
-        if self.device == "CPU"
-            && precision.is_some_and(|(_, value)| *value == Value::Text(c"f16".to_owned()))
-        {
+        if self.device == "CPU" && self.computes().as_deref() == Some("f16") {
             // 2026.4.1 on a Xeon with AMX: every run ended in a segmentation fault within its first requests.
             return Err(self.fault("f16 inference crashes OpenVINO's CPU device; use bf16 or f32".to_owned()));
         }
-        Ok(Opening { path: c_path(&self.model)?, device: c_string("device", &self.device)?, properties })
+        let device = c_string("device", &self.device)?;
+        Ok(Opening { path: c_path(&self.model)?, device, properties: self.properties()? })
     }
 
-    /// What the device is told to compute in, if it is told.
+    /// What the device is told to compute in, if it is told: as in the library's map the last value counts.
     pub(crate) fn computes(&self) -> Option<String> {
         let profile = self.profile.chosen(&self.device, &self.model);
         let own = self.properties.iter().map(|(key, value)| (key.as_str(), value.as_str()));
