@@ -4,6 +4,7 @@
 
 pub mod assemble;
 pub mod end;
+pub mod outbox;
 pub mod piece;
 pub mod request;
 pub mod score;
@@ -12,6 +13,7 @@ pub mod utf8;
 
 pub use assemble::Assembler;
 pub use end::{Cause, End};
+pub use outbox::Outbox;
 pub use piece::{Failure, Finish, Kind, Logprobs, More, Piece};
 pub use request::{Bias, Request, Sampling};
 pub use score::Scored;
@@ -50,8 +52,30 @@ pub struct Usage {
     pub completion: u32,
 }
 
-/// Writes events as the bytes that an API sends or collects.
+/// Makes of events what an API sends or collects.
 pub trait Consumer: Send {
-    /// Appends what the event looks like to `out`. Called with a lock held: must be quick and never block.
-    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>);
+    /// Appends what comes of the event to `out`. Called with a lock held: must be quick and never block.
+    fn write(&mut self, event: Event<'_>, out: &mut Outbox);
+}
+
+/// What a text looks like when it leaves.
+pub trait Framing: Send + Sync {
+    /// Bytes that a text grows by.
+    fn around(&self) -> usize;
+
+    /// Gives the text in its frame to `put`, in pieces. It is whole characters.
+    fn text(&self, text: &[u8], put: &mut dyn FnMut(&[u8]));
+}
+
+/// A text as it is.
+pub struct Bare;
+
+impl Framing for Bare {
+    fn around(&self) -> usize {
+        0
+    }
+
+    fn text(&self, text: &[u8], put: &mut dyn FnMut(&[u8])) {
+        put(text);
+    }
 }

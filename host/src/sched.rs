@@ -6,6 +6,7 @@
 
 pub mod admit;
 pub mod flight;
+pub mod flood;
 pub mod generation;
 pub mod roster;
 pub mod unread;
@@ -13,6 +14,7 @@ pub mod worker;
 
 pub use admit::{Gate, Permit};
 pub use flight::Flight;
+pub use flood::Flood;
 pub use generation::Generation;
 pub use roster::Roster;
 pub use unread::Unread;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Ground;
 use super::job::Job;
-use crate::generate::{Assembler, Cause, Consumer, End, Event, Request, Sampling};
+use crate::generate::{Assembler, Cause, Consumer, End, Event, Outbox, Request, Sampling};
 use crate::models::{Model, unix_now};
 use crate::plugins::build::Order;
 use crate::plugins::{Built, LoadError, Opened};
@@ -135,7 +135,7 @@ fn milliseconds(seconds: f64) -> f64 {
 struct Nothing;
 
 impl Consumer for Nothing {
-    fn write(&mut self, _event: Event<'_>, _out: &mut Vec<u8>) {}
+    fn write(&mut self, _event: Event<'_>, _out: &mut Outbox) {}
 }
 
 /// One token of one request, which moves no request metric: nobody owns it as a `Generation`.

@@ -10,6 +10,7 @@ use tokio::time::Sleep;
 
 use crate::generate::{Cause, End, Usage};
 use crate::sched::Generation;
+use crate::sched::flood::GATHER;
 use crate::sched::roster::Ticket;
 
 /// A comment that keeps proxies and clients from giving up on a silent stream.
@@ -33,6 +34,8 @@ pub struct Stream {
     greet: bool,
     /// Since when there were no bytes.
     quiet: Instant,
+    /// Until when what comes waits for company: the engine outruns the wire.
+    gather: Option<Instant>,
     /// Never later than the silence is over: it is set anew when it ends, not with every token.
     silence: Silence,
 }
@@ -53,6 +56,14 @@ struct Running {
     choices: SmallVec<[Choice; 1]>,
     tail: Box<dyn Tail>,
     _tickets: Vec<Ticket>,
+}
+
+/// What was taken of an answer.
+struct Taken {
+    bytes: Vec<u8>,
+    at: Instant,
+    /// What comes next waits for company.
+    flood: bool,
 }
 
 struct Choice {
@@ -100,22 +111,23 @@ impl Stream {
         let choices = choices.into_iter().map(|generation| Choice { generation, end: None }).collect();
         let running = Running { choices, tail, _tickets: tickets };
         let quiet = Instant::now();
-        Stream { running: Some(running), greet: early, quiet, silence: Silence::from(quiet) }
+        Stream { running: Some(running), greet: early, quiet, gather: None, silence: Silence::from(quiet) }
     }
 
     /// The next bytes; none at the end.
     pub fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let patient = self.is_patient();
         let Some(running) = &mut self.running else { return Poll::Ready(None) };
         if std::mem::take(&mut self.greet) {
             return Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
         }
-        let Poll::Ready((bytes, now)) = running.poll_bytes(cx) else {
+        let Poll::Ready(Taken { bytes, at, flood }) = running.poll_bytes(cx, patient) else {
             return self.poll_silence(cx).map(|()| Some(Bytes::from_static(KEEP_ALIVE)));
         };
-        self.quiet = now;
         if running.is_over() {
             self.running = None;
         }
+        self.handed_over(at, flood);
         Poll::Ready((!bytes.is_empty()).then(|| Bytes::from(bytes)))
     }
 
@@ -124,13 +136,15 @@ impl Stream {
         if let Some(Running { choices, .. }) = &mut self.running
             && let [Choice { generation, end: None }] = choices.as_mut_slice()
             && !self.greet
+            && self.gather.is_none()
         {
-            match generation.flight().poll_small(cx, SMALL, &mut *take) {
-                Poll::Ready(Some(tokens)) => {
-                    self.quiet = Instant::now();
-                    generation.hand_over_part(tokens, self.quiet);
+            match generation.flight().poll_small(cx, SMALL, take) {
+                Poll::Ready(Some((tokens, flood))) => {
+                    let now = Instant::now();
+                    generation.hand_over_part(tokens, now);
+                    self.handed_over(now, flood);
                     // The timer may have woken the task this time, and will not again before it is set anew.
-                    let over = self.quiet >= self.silence.until;
+                    let over = now >= self.silence.until || (flood && self.silence.poll(cx).is_ready());
                     return Poll::Ready(if over { Given::More } else { Given::All });
                 }
                 // Long, or the last.
@@ -147,6 +161,21 @@ impl Stream {
             take(&bytes.unwrap_or_default());
             if self.is_over() { Given::Last } else { Given::More }
         })
+    }
+
+    /// Bytes were handed over; in a flood the next ones wait for company.
+    fn handed_over(&mut self, now: Instant, flood: bool) {
+        self.quiet = now;
+        self.gather = flood.then(|| now + GATHER);
+        if let Some(until) = self.gather {
+            self.silence.reset(until);
+        }
+    }
+
+    /// Whether what has come may wait for more.
+    fn is_patient(&mut self) -> bool {
+        self.gather = self.gather.filter(|until| Instant::now() < *until);
+        self.gather.is_some()
     }
 
     /// Ready when there were no bytes for so long that there is to be a comment; the silence begins anew.
@@ -172,17 +201,18 @@ impl Stream {
 }
 
 impl Running {
-    /// What waits of any choice, and the tail behind the last of all; and when it was taken.
-    fn poll_bytes(&mut self, cx: &Context<'_>) -> Poll<(Vec<u8>, Instant)> {
-        let (mut bytes, mut taken) = (Vec::new(), None);
+    /// What waits of any choice, and the tail behind the last of all.
+    fn poll_bytes(&mut self, cx: &Context<'_>, patient: bool) -> Poll<Taken> {
+        let (mut bytes, mut taken, mut flood) = (Vec::new(), None, false);
         for Choice { generation, end } in &mut self.choices {
             if end.is_some() {
                 continue;
             }
-            let Poll::Ready(ready) = generation.flight().poll_ready(cx) else { continue };
+            let Poll::Ready(ready) = generation.flight().poll_ready(cx, patient) else { continue };
             // The moment of delivery: from here on the bytes are the connection's.
             let now = *taken.get_or_insert_with(Instant::now);
             generation.hand_over(&ready, now);
+            flood |= ready.flood;
             if bytes.is_empty() {
                 bytes = ready.bytes;
             } else {
@@ -192,7 +222,7 @@ impl Running {
                 *end = Some((how, generation.flight().outcome().usage));
             }
         }
-        let Some(now) = taken else { return Poll::Pending };
+        let Some(at) = taken else { return Poll::Pending };
         if self.ends().any(|(end, _)| !end.is_answer()) {
             self.give_up_the_others();
         }
@@ -200,7 +230,7 @@ impl Running {
             let ends: Vec<_> = self.ends().cloned().collect();
             self.tail.write(&ends, &mut bytes);
         }
-        Poll::Ready((bytes, now))
+        Poll::Ready(Taken { bytes, at, flood })
     }
 
     /// How those that have ended did.

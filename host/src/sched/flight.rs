@@ -4,48 +4,26 @@
 //! that waits for the engine's finish). Bytes and their token counts change together, under one lock, which is held for
 //! microseconds and never over a call into a plugin.
 
+mod mode;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::unread::Unread;
-use crate::generate::assemble::{Progress, Shown};
-use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, Piece, Usage};
+pub use mode::Mode;
 
-/// How a flight's bytes are kept.
-pub enum Mode {
-    /// They leave as they come. Above the limit the engine is slowed down for a moment; a client that takes nothing for
-    /// `patience`, or falls [`GRACE`] limits behind, is given up; so is one that leaves more than a part unread while
-    /// those of all streams together are over `most`.
-    Stream {
-        /// Bytes.
-        limit: usize,
-        /// How long a client may leave a full stream unread.
-        patience: Duration,
-        /// Where the bytes of all streams are counted.
-        unread: Arc<Unread>,
-        /// Bytes of all streams.
-        most: usize,
-    },
-    /// They are collected for one answer of at most this size, with the times of their tokens.
-    Collect {
-        /// Bytes.
-        limit: usize,
-    },
-}
+use super::flood::Tide;
+use crate::generate::assemble::{Progress, Shown};
+use crate::generate::outbox::Parcel;
+use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, Outbox, Piece, Usage};
 
 /// Bytes above which a client that does not read counts as slow: also the most that is handed over at once, so that what
 /// counts as delivered is not far ahead of the client.
 const PART: usize = 64 * 1024;
-/// Where more than the smaller of these was handed over at once, the engine runs ahead, and the next bytes begin with as much
-/// memory, up to the larger: growing to it would copy them several times. A single frame gets what it needs and no more.
-const AT_ONCE: std::ops::Range<usize> = 1024..16 * 1024;
 /// A full stream whose client took bytes this recently is one whose engine runs ahead: the engine pauses for a moment.
 const AHEAD: Duration = Duration::from_millis(100);
 /// How far over its limit a stream may grow, in limits, while its client is given time to read on.
@@ -64,12 +42,8 @@ pub struct Flight {
 struct State {
     /// None once ended.
     live: Option<Live>,
-    bytes: Vec<u8>,
-    /// How much of `bytes` was handed over already.
-    taken: usize,
-    /// With how much memory the next ones begin.
-    room: usize,
-    /// How many of the others are counted among those of all streams.
+    out: Outbox,
+    /// How many of the bytes that wait are counted among those of all streams.
     counted: usize,
     tokens: u32,
     /// In collect mode: when how many tokens came.
@@ -80,6 +54,7 @@ struct State {
     usage: Usage,
     accepted: bool,
     waiting_since: Option<Instant>,
+    tide: Tide,
     /// Who reads: the body, or who collects the answer.
     waker: Option<Waker>,
     /// Who waits for a slot, which may be another task than the reader's: one must not take the other's wake.
@@ -100,6 +75,8 @@ pub struct Ready {
     pub tokens: u32,
     /// Set when these are the last.
     pub end: Option<End>,
+    /// What comes next is to wait for company, for [`super::flood::GATHER`].
+    pub flood: bool,
 }
 
 /// What the engine's thread has to do after a piece.
@@ -123,11 +100,10 @@ impl Flight {
         connection: CancellationToken,
     ) -> Flight {
         let usage = assembler.usage();
+        let around = mode.framing().around();
         let state = State {
             live: Some(Live { assembler, consumer }),
-            bytes: Vec::new(),
-            taken: 0,
-            room: 0,
+            out: Outbox::new(around),
             counted: 0,
             tokens: 0,
             stamps: Vec::new(),
@@ -136,6 +112,7 @@ impl Flight {
             usage,
             accepted: false,
             waiting_since: None,
+            tide: Tide::default(),
             waker: None,
             entering: None,
         };
@@ -165,8 +142,7 @@ impl Flight {
             return if finishes { After::Nothing } else { After::Cancel };
         }
         let Some(live) = state.live.as_mut() else { return After::Nothing };
-        let before = state.bytes.len();
-        let waits = before - state.taken;
+        let waits = state.out.waits();
         let collects = matches!(self.mode, Mode::Collect { .. });
         let idle = state.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let (full, end) = match self.mode {
@@ -174,7 +150,7 @@ impl Flight {
                 let given_up = waits > limit && (idle > patience || waits > limit * GRACE);
                 (waits > limit && idle < AHEAD, given_up.then_some(End::Cancelled(Cause::SlowClient)))
             }
-            Mode::Collect { limit } => (false, (before > limit).then(|| too_large(limit))),
+            Mode::Collect { limit } => (false, (waits > limit).then(|| too_large(limit))),
         };
         if let Some(end) = end {
             state.finish(end, now);
@@ -182,15 +158,12 @@ impl Flight {
             return if finishes { After::Nothing } else { After::Cancel };
         }
         let Live { assembler, consumer } = live;
-        let (bytes, mut shown) = (&mut state.bytes, 0);
-        if bytes.capacity() == 0 {
-            bytes.reserve(state.room);
-        }
+        let (out, mut shown) = (&mut state.out, 0);
         if !piece.more.prompt_logprobs.is_empty() {
-            consumer.write(Event::Prompt(piece.more.prompt_logprobs), bytes);
+            consumer.write(Event::Prompt(piece.more.prompt_logprobs), out);
         }
         let progress = assembler.push(piece, |Shown { text, tokens, scores }| {
-            consumer.write(Event::Text { text, tokens, scores }, bytes);
+            consumer.write(Event::Text { text, tokens, scores }, out);
             shown = tokens;
         });
         if assembler.take_unknown_tokens() {
@@ -213,7 +186,12 @@ impl Flight {
         };
         state.note(shown, collects, now);
         self.count(state);
-        if state.bytes.len() > before || state.end.is_some() {
+        if let Mode::Stream { flood, .. } = &self.mode {
+            state.tide.piece(now, flood);
+        }
+        let waiting = state.out.waits();
+        let worth_a_look = waiting > waits && !collects && !state.tide.can_wait(waiting);
+        if worth_a_look || state.end.is_some() {
             wakers.extend(state.waker.take());
         }
         after
@@ -225,15 +203,14 @@ impl Flight {
         if state.live.is_none() {
             return false;
         }
-        if let (Some(live), true) = (state.live.as_mut(), end.is_answer()) {
+        let State { live, out, .. } = &mut *state;
+        if let (Some(live), true) = (live.as_mut(), end.is_answer()) {
             let Live { assembler, consumer } = live;
-            let mut bytes = Vec::new();
             let mut shown = 0;
             assembler.abandon(|Shown { text, tokens, scores }| {
-                consumer.write(Event::Text { text, tokens, scores }, &mut bytes);
+                consumer.write(Event::Text { text, tokens, scores }, out);
                 shown = tokens;
             });
-            state.bytes.extend_from_slice(&bytes);
             state.note(shown, matches!(self.mode, Mode::Collect { .. }), Instant::now());
         }
         state.finish(end, Instant::now());
@@ -255,58 +232,70 @@ impl Flight {
         self.state.lock().end.is_some()
     }
 
-    /// Everything that waits for the client, once there is a token or the end.
-    pub fn poll_first(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Everything that waits for the client, once there is a token or the end. A patient reader looks again after
+    /// [`super::flood::GATHER`], and is woken only for what should not wait for so long.
+    pub fn poll_first(&self, cx: &mut Context<'_>, patient: bool) -> Poll<()> {
         let mut state = self.state.lock();
+        if state.waits_for_company(patient) {
+            return state.park(cx);
+        }
         if state.tokens > 0 || state.end.is_some() { Poll::Ready(()) } else { state.park(cx) }
     }
 
-    /// Takes what waits for the client, a part at a time: the tokens and the end come with the last part.
-    pub fn poll_ready(&self, cx: &Context<'_>) -> Poll<Ready> {
+    /// Takes what waits for the client, a part at a time: the tokens and the end come with the last part. Patience is that
+    /// of [`Flight::poll_first`].
+    pub fn poll_ready(&self, cx: &Context<'_>, patient: bool) -> Poll<Ready> {
         let mut state = self.state.lock();
-        let left = state.bytes.len() - state.taken;
-        // What was cut off is over with its connection: its end is not to look like that of an answer.
-        if (left == 0 && state.end.is_none()) || state.cut.is_some() {
+        if state.waits_for_company(patient) {
             return state.park(cx);
         }
-        if left > PART {
-            let part = state.bytes[state.taken..state.taken + PART].to_vec();
-            state.taken += PART;
-            state.waiting_since = Some(Instant::now());
-            state.let_go_of_taken();
-            self.count(&mut state);
-            return Poll::Ready(Ready { bytes: part, tokens: 0, end: None });
+        // What was cut off is over with its connection: its end is not to look like that of an answer.
+        if (state.out.is_empty() && state.end.is_none()) || state.cut.is_some() {
+            return state.park(cx);
         }
-        state.waiting_since = None;
-        let mut bytes = std::mem::take(&mut state.bytes);
-        state.room = if bytes.len() < AT_ONCE.start { 0 } else { bytes.len().min(AT_ONCE.end) };
-        bytes.drain(..std::mem::take(&mut state.taken));
+        let whole = state.out.waits() <= PART;
+        let parcel = state.out.take(PART);
+        let mut ready = Ready::default();
+        if whole {
+            state.waiting_since = None;
+            ready.flood = state.tide.handed_over();
+            (ready.tokens, ready.end) = (std::mem::take(&mut state.tokens), state.end.clone());
+        } else {
+            state.waiting_since = Some(Instant::now());
+        }
         self.count(&mut state);
-        Poll::Ready(Ready { bytes, tokens: std::mem::take(&mut state.tokens), end: state.end.clone() })
+        // Framing is work, and the engine may be about to give more.
+        drop(state);
+        ready.bytes = self.open(parcel);
+        Poll::Ready(ready)
+    }
+
+    fn open(&self, parcel: Parcel) -> Vec<u8> {
+        parcel.open(self.mode.framing())
     }
 
     /// Gives what waits for the client to `take`, where it is at most `small` bytes and not the last; answers its tokens, or
-    /// none where it is to be taken with [`Flight::poll_ready`]. Whoever asks is woken by what comes next in any case.
-    pub fn poll_small(&self, cx: &Context<'_>, small: usize, take: impl FnOnce(&[u8])) -> Poll<Option<u32>> {
+    /// none where it is to be taken with [`Flight::poll_ready`]. Whoever asks is woken by what comes next in any case, unless
+    /// that is to wait for company: that is said beside the tokens.
+    pub fn poll_small(
+        &self,
+        cx: &Context<'_>,
+        small: usize,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Poll<Option<(u32, bool)>> {
         let mut state = self.state.lock();
-        if (state.bytes.is_empty() && state.end.is_none()) || state.cut.is_some() {
+        state.waits_for_company(false);
+        if (state.out.is_empty() && state.end.is_none()) || state.cut.is_some() {
             return state.park(cx);
         }
-        if state.end.is_some() || state.taken > 0 || state.bytes.len() > small {
+        if state.end.is_some() || state.out.waits() > small {
             return Poll::Ready(None);
         }
-        take(&state.bytes);
+        state.out.empty_into(self.mode.framing(), take);
         state.waiting_since = None;
-        // The memory stays for the next ones, if it is no more than they need; and so little is no running ahead.
-        state.room = 0;
-        if state.bytes.capacity() > small {
-            state.bytes = Vec::new();
-        } else {
-            state.bytes.clear();
-        }
         self.count(&mut state);
         let _waits: Poll<()> = state.park(cx);
-        Poll::Ready(Some(std::mem::take(&mut state.tokens)))
+        Poll::Ready(Some((std::mem::take(&mut state.tokens), state.tide.handed_over())))
     }
 
     /// Waits for an end before there is a slot.
@@ -325,7 +314,7 @@ impl Flight {
     pub fn take_collected(&self) -> (Vec<u8>, Vec<(Instant, u32)>) {
         let mut state = self.state.lock();
         state.waiting_since = None;
-        (std::mem::take(&mut state.bytes), std::mem::take(&mut state.stamps))
+        (self.open(state.out.take(usize::MAX)), std::mem::take(&mut state.stamps))
     }
 
     /// How it ended, the counts, whether the engine took it, and what cut the client's side off.
@@ -342,7 +331,7 @@ impl Flight {
         }
         let mut state = self.state.lock();
         let late = state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) > patience);
-        if !late || (state.end.is_none() && state.waits() < PART) || state.cut.is_some() {
+        if !late || (state.end.is_none() && state.out.waits() < PART) || state.cut.is_some() {
             return false;
         }
         self.cut_off(&mut state, now);
@@ -367,7 +356,7 @@ impl Flight {
     /// Nobody will take what waits: a shadow that its engine still has must not keep it.
     pub fn discard(&self) {
         let mut state = self.state.lock();
-        state.drop_bytes();
+        state.drop_out();
         self.count(&mut state);
     }
 
@@ -375,7 +364,7 @@ impl Flight {
     /// limit is not: its engine runs ahead.
     fn crowds(&self, state: &State, now: Instant) -> bool {
         let Mode::Stream { limit, ref unread, most, .. } = self.mode else { return false };
-        let waits = state.waits();
+        let waits = state.out.waits();
         let idle = || state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) >= AHEAD);
         waits > PART && (waits > limit || idle()) && unread.total() > most
     }
@@ -386,7 +375,7 @@ impl Flight {
         if state.live.is_some() {
             state.finish(End::Cancelled(Cause::SlowClient), now);
         }
-        state.drop_bytes();
+        state.drop_out();
         self.count(state);
         self.connection.cancel();
     }
@@ -394,7 +383,7 @@ impl Flight {
     /// Sets right what is counted of this stream among all.
     fn count(&self, state: &mut State) {
         if let Mode::Stream { unread, .. } = &self.mode {
-            let waits = state.waits();
+            let waits = state.out.waits();
             unread.settle(&mut state.counted, waits);
         }
     }
@@ -420,28 +409,21 @@ pub struct Outcome {
 }
 
 impl State {
-    /// Bytes that wait for the client.
-    fn waits(&self) -> usize {
-        self.bytes.len() - self.taken
+    /// Whether a patient reader is to look again later, for more than there is.
+    fn waits_for_company(&mut self, patient: bool) -> bool {
+        let waits = self.out.waits();
+        self.tide.asked(patient && self.end.is_none() && self.cut.is_none(), waits)
     }
 
-    fn drop_bytes(&mut self) {
-        self.bytes = Vec::new();
-        (self.taken, self.tokens) = (0, 0);
-    }
-
-    /// Gives back the memory of what was taken, once it is the larger half: each byte is then moved about once.
-    fn let_go_of_taken(&mut self) {
-        if self.taken > self.bytes.len() / 2 {
-            self.bytes.drain(..std::mem::take(&mut self.taken));
-            self.bytes.shrink_to_fit();
-        }
+    fn drop_out(&mut self) {
+        self.out.clear();
+        self.tokens = 0;
     }
 
     fn finish(&mut self, end: End, now: Instant) {
         if let Some(mut live) = self.live.take() {
             self.usage = live.assembler.usage();
-            live.consumer.write(Event::End { end: &end, usage: self.usage }, &mut self.bytes);
+            live.consumer.write(Event::End { end: &end, usage: self.usage }, &mut self.out);
         }
         self.waiting_since.get_or_insert(now);
         self.end = Some(end);
@@ -454,7 +436,7 @@ impl State {
                 self.stamps.push((now, tokens));
             }
         }
-        if !self.bytes.is_empty() && !collects {
+        if !self.out.is_empty() && !collects {
             self.waiting_since.get_or_insert(now);
         }
     }

@@ -4,13 +4,12 @@
 //! work on it: after its finish, a refused submit, or the end of the worker. A chunk for a task that is not there is
 //! counted and dropped.
 
+mod at_work;
 mod gathering;
 mod reception;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,11 +17,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use at_work::{AtWork, ByTask};
 use gathering::{Gathering, Pace};
 use reception::Reception;
 
 use super::admit::{Gate, Permit};
 use super::flight::Flight;
+use super::flood::Flood;
 use crate::error::{ApiError, Code};
 use crate::generate::{End, Failure, Kind, Request};
 use crate::plugins::{Engine, Link, Load, Next, Taken, breach};
@@ -48,6 +49,7 @@ pub struct Worker {
     next_task: AtomicU64,
     /// Pieces taken from the engine.
     pieces: AtomicU64,
+    flood: Arc<Flood>,
     inner: Mutex<Inner>,
     /// The engine should return at once and the thread end.
     closing: AtomicBool,
@@ -57,31 +59,12 @@ pub struct Worker {
 #[derive(Default)]
 struct Inner {
     mailbox: Vec<Submit>,
-    tasks: HashMap<u64, Running, BuildHasherDefault<TaskHasher>>,
-    /// Tasks the host has ended inside a push, where the engine may not be called.
-    cancels: Vec<u64>,
+    tasks: ByTask<Running>,
+    /// As the engine's thread last knew it.
     pace: Pace,
     /// Why the worker takes nothing any more.
     down: Option<String>,
     thread_ended: bool,
-}
-
-/// Spreads task ids over the table. They are the host's own numbers, so nobody can choose them to collide.
-#[derive(Default)]
-struct TaskHasher(u64);
-
-impl Hasher for TaskHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
 }
 
 struct Submit {
@@ -126,6 +109,7 @@ impl Worker {
             metrics,
             next_task: AtomicU64::new(1),
             pieces: AtomicU64::new(0),
+            flood: Arc::default(),
             inner: Mutex::default(),
             closing: AtomicBool::new(false),
             ended: Condvar::new(),
@@ -165,6 +149,11 @@ impl Worker {
     /// Why it takes nothing any more, if so.
     pub fn down(&self) -> Option<String> {
         self.inner.lock().down.clone()
+    }
+
+    /// Whether its engine outruns the wire.
+    pub fn flood(&self) -> Arc<Flood> {
+        Arc::clone(&self.flood)
     }
 
     /// The engine's own report.
@@ -312,16 +301,16 @@ impl Worker {
 
     fn drive(&self) {
         let link = self.engine.link();
-        let mut wakers = Vec::new();
+        let mut at_work = AtWork::default();
         while !self.closing.load(Ordering::Acquire) {
             let seen = link.epoch();
             if let Some(reason) = link.fault() {
                 self.broken(&Failure::fault("backend", &reason));
                 break;
             }
-            self.admit();
+            self.admit(&mut at_work);
             let mut receiver =
-                Reception { worker: self, ahead: false, now: None, pieces: 0, wakers: &mut wakers };
+                Reception { worker: self, ahead: false, now: None, pieces: 0, at_work: &mut at_work };
             let stepped = self.engine.step(&mut receiver);
             let ahead = receiver.ahead;
             drop(receiver);
@@ -332,7 +321,7 @@ impl Worker {
                     break;
                 }
                 Ok(next) => {
-                    self.cancel_ended();
+                    at_work.cancels.drain(..).for_each(|task| self.engine.cancel(task));
                     if ahead {
                         std::thread::sleep(PAUSE);
                     }
@@ -352,11 +341,11 @@ impl Worker {
     }
 
     /// Takes what other threads have put into the mailbox.
-    fn admit(&self) {
+    fn admit(&self, at_work: &mut AtWork) {
         let mail = {
             let mut inner = self.inner.lock();
             if inner.tasks.is_empty() && !inner.mailbox.is_empty() {
-                inner.pace.begins();
+                at_work.pace.begins();
             }
             std::mem::take(&mut inner.mailbox)
         };
@@ -368,11 +357,12 @@ impl Worker {
             let task = flight.task;
             self.engine.link().lend(task);
             // Known before the engine has it: it may push before submit has returned.
+            at_work.flights.insert(task, Arc::clone(&flight));
             self.inner.lock().tasks.insert(task, Running { flight: Arc::clone(&flight), _permit: permit });
             match self.engine.submit(task, &request) {
                 Ok(Taken::Now) => self.accepted(task, &flight),
                 Ok(Taken::Later) => {}
-                Err(failure) => self.refused(task, &failure),
+                Err(failure) => self.refused(task, &failure, at_work),
             }
         }
     }
@@ -385,7 +375,8 @@ impl Worker {
         }
     }
 
-    fn refused(&self, task: u64, failure: &Failure) {
+    fn refused(&self, task: u64, failure: &Failure, at_work: &mut AtWork) {
+        at_work.flights.remove(&task);
         let running = self.inner.lock().tasks.remove(&task);
         self.engine.link().forget(task);
         if let Some(running) = running {
@@ -393,11 +384,10 @@ impl Worker {
         }
     }
 
-    fn cancel_ended(&self) {
-        let cancels = std::mem::take(&mut self.inner.lock().cancels);
-        for task in cancels {
-            self.engine.cancel(task);
-        }
+    /// The engine has finished with a task.
+    fn finished(&self, task: u64) {
+        self.engine.link().forget(task);
+        self.inner.lock().tasks.remove(&task);
     }
 
     fn breach(&self, kind: Protocol) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::logprobs;
 use crate::error::{ApiError, Code};
-use crate::generate::{Consumer, End, Event, Scored, Usage};
+use crate::generate::{Consumer, End, Event, Framing, Outbox, Scored, Usage};
 use crate::http::respond::error_body;
 use crate::http::stream::Tail;
 use crate::prompt::Text;
@@ -77,10 +77,6 @@ pub(super) struct Frames {
     labels: Arc<Labels>,
     include_usage: bool,
     choice: Choice,
-    /// A text event up to its text, with the quote in front of it.
-    before: Vec<u8>,
-    /// And behind it, from the quote on.
-    after: Vec<u8>,
     greeted: bool,
     /// Log-probabilities of the prompt, until they are told.
     prompt: Vec<f32>,
@@ -91,28 +87,20 @@ pub(super) struct Frames {
 impl Frames {
     /// A choice in that dialect.
     pub(super) fn new(dialect: Dialect, labels: Arc<Labels>, include_usage: bool, choice: Choice) -> Frames {
-        let mut frames = Frames {
-            dialect,
-            labels,
-            include_usage,
-            choice,
-            before: Vec::new(),
-            after: Vec::new(),
-            greeted: false,
-            prompt: Vec::new(),
-            offset: 0,
-        };
-        // The template is a frame with a mark for its text, cut at the mark: one place knows what a frame looks like.
+        Frames { dialect, labels, include_usage, choice, greeted: false, prompt: Vec::new(), offset: 0 }
+    }
+
+    /// What its texts look like: a frame with a mark for its text, cut at the mark, so that one place knows what a frame is.
+    pub(super) fn frame(&self) -> Frame {
         // No name has the mark: a control character is escaped.
         const MARK: &[u8] = b"\\u0002";
-        let mut whole = Vec::with_capacity(FRAME);
-        frames.chunk(Some("\u{2}"), None, None, &mut whole);
-        if let Some(at) = whole.windows(MARK.len()).rposition(|part| part == MARK) {
-            frames.after = whole.split_off(at + MARK.len());
-            whole.truncate(at);
-            frames.before = whole;
+        let mut frame = Frame { before: Vec::with_capacity(FRAME), after: Vec::new() };
+        self.chunk(Some("\u{2}"), None, None, &mut frame.before);
+        if let Some(at) = frame.before.windows(MARK.len()).rposition(|part| part == MARK) {
+            frame.after = frame.before.split_off(at + MARK.len());
+            frame.before.truncate(at);
         }
-        frames
+        frame
     }
 
     /// Appends an event with that text; without one, of a choice at its end.
@@ -125,11 +113,14 @@ impl Frames {
         event(out, &object(self.dialect, &self.labels, self.include_usage, [choice]));
     }
 
-    /// Chats begin with the role, echoes with the prompt, once.
-    fn greet(&mut self, out: &mut Vec<u8>) {
-        if std::mem::replace(&mut self.greeted, true) {
-            return;
+    /// Chats begin with the role, echoes with the prompt.
+    fn greet_once(&mut self, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.greeted, true) {
+            out.finished(|out| self.greet(out));
         }
+    }
+
+    fn greet(&mut self, out: &mut Vec<u8>) {
         if self.dialect == Dialect::Chat {
             let delta = Some(Delta { role: Some("assistant"), content: Some("") });
             let index = self.choice.index;
@@ -146,49 +137,63 @@ impl Frames {
         }
     }
 
-    fn text(&mut self, text: &str, scores: &[Scored], out: &mut Vec<u8>) {
+    fn text(&mut self, text: &str, scores: &[Scored], out: &mut Outbox) {
         match &self.choice.logprobs {
             None if text.is_empty() => {}
-            None => {
-                // At once for the whole frame, and in few steps for those that follow unread.
-                out.reserve(self.before.len() + self.after.len() + text.len());
-                out.extend_from_slice(&self.before);
-                if is_plain(text) {
-                    out.extend_from_slice(text.as_bytes());
-                } else {
-                    out.pop();
-                    // Writing to a vector cannot fail, and a text is always JSON.
-                    serde_json::to_writer(&mut *out, text).unwrap_or_default();
-                    out.pop();
-                }
-                out.extend_from_slice(&self.after);
-            }
+            None => out.text(text),
             Some(vocabulary) => {
                 let logprobs = match self.dialect {
                     Dialect::Chat => logprobs::chat(scores, vocabulary),
                     Dialect::Text => logprobs::completion(None, scores, vocabulary, &mut self.offset),
                 };
-                self.chunk(Some(text), Some(&logprobs), None, out);
+                out.finished(|out| self.chunk(Some(text), Some(&logprobs), None, out));
             }
         }
     }
 }
 
 impl Consumer for Frames {
-    fn write(&mut self, event_: Event<'_>, out: &mut Vec<u8>) {
+    fn write(&mut self, event_: Event<'_>, out: &mut Outbox) {
         match event_ {
             Event::Prompt(logprobs) => self.prompt = logprobs.to_vec(),
             Event::Text { text, scores, .. } => {
-                self.greet(out);
+                self.greet_once(out);
                 self.text(text, scores, out);
             }
             // No finish chunk after a failure: a client must not take it for a whole answer.
             Event::End { end, .. } if failure(end).is_some() => {}
             Event::End { end, .. } => {
-                self.greet(out);
-                self.chunk(None, None, Some(finish_reason(end)), out);
+                self.greet_once(out);
+                out.finished(|out| self.chunk(None, None, Some(finish_reason(end)), out));
             }
         }
+    }
+}
+
+/// What a text event looks like.
+pub(super) struct Frame {
+    /// Up to its text, with the quote in front of it.
+    before: Vec<u8>,
+    /// And behind it, from the quote on.
+    after: Vec<u8>,
+}
+
+impl Framing for Frame {
+    fn around(&self) -> usize {
+        self.before.len() + self.after.len()
+    }
+
+    fn text(&self, text: &[u8], put: &mut dyn FnMut(&[u8])) {
+        put(&self.before);
+        if is_plain(text) {
+            put(text);
+        } else {
+            let mut quoted = Vec::with_capacity(2 * text.len() + 2);
+            // Writing to a vector cannot fail, and a text is always JSON.
+            serde_json::to_writer(&mut quoted, &String::from_utf8_lossy(text)).unwrap_or_default();
+            put(quoted.get(1..quoted.len() - 1).unwrap_or_default());
+        }
+        put(&self.after);
     }
 }
 
@@ -219,8 +224,8 @@ impl Tail for Last {
 }
 
 /// Whether a text is written in JSON as it is, as most are.
-fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|&byte| byte >= b' ' && byte != b'"' && byte != b'\\')
 }
 
 /// Somewhat longer than a frame is.
@@ -325,11 +330,13 @@ mod tests {
     /// The events of a choice that says `text` and ends so, and what follows.
     fn events(dialect: Dialect, text: &str, end: &End, usage: Usage) -> Vec<String> {
         let mut frames = Frames::new(dialect, labels(), true, choice());
-        let mut out = Vec::new();
+        let frame = frames.frame();
+        let mut outbox = Outbox::new(frame.around());
         if !text.is_empty() {
-            frames.write(Event::Text { text, tokens: 2, scores: &[] }, &mut out);
+            frames.write(Event::Text { text, tokens: 2, scores: &[] }, &mut outbox);
         }
-        frames.write(Event::End { end, usage }, &mut out);
+        frames.write(Event::End { end, usage }, &mut outbox);
+        let mut out = outbox.take(usize::MAX).open(&frame);
         let last = Last { dialect, labels: labels(), include_usage: true, choices_each: 1 };
         last.write(&[(end.clone(), usage)], &mut out);
         let text = String::from_utf8(out).expect("text");

@@ -10,7 +10,7 @@ use super::frames::{Choice, Dialect, Echo, Frames, Labels, Last};
 use super::messages;
 use super::params::Params;
 use crate::error::ApiError;
-use crate::generate::{Consumer, End, Event, Usage};
+use crate::generate::{Consumer, End, Event, Framing, Outbox, Usage};
 use crate::http::stream::Tail;
 use crate::models::Offer;
 
@@ -73,12 +73,14 @@ pub fn frames(chat: bool, include_usage: bool, echo: Option<&str>, texts: &[Stri
     let choice = Choice { index: 0, echo, logprobs: None };
     let labels = Arc::new(labels);
     let mut frames = Frames::new(dialect, Arc::clone(&labels), include_usage, choice);
-    let mut out = Vec::new();
+    let frame = frames.frame();
+    let mut outbox = Outbox::new(frame.around());
     for text in texts {
-        frames.write(Event::Text { text, tokens: 1, scores: &[] }, &mut out);
+        frames.write(Event::Text { text, tokens: 1, scores: &[] }, &mut outbox);
     }
     let usage = Usage { prompt: 3, cached: None, completion: u32::try_from(texts.len()).unwrap_or(u32::MAX) };
-    frames.write(Event::End { end, usage }, &mut out);
+    frames.write(Event::End { end, usage }, &mut outbox);
+    let mut out = outbox.take(usize::MAX).open(&frame);
     Last { dialect, labels, include_usage, choices_each: 1 }.write(&[(end.clone(), usage)], &mut out);
     out
 }

@@ -25,6 +25,7 @@ use crate::lifecycle::Stage;
 use crate::models::Model;
 use crate::sched::admit::Refused;
 use crate::sched::flight::Mode;
+use crate::sched::flood::GATHER;
 use crate::sched::roster::Ticket;
 use crate::sched::{Flight, Generation};
 
@@ -121,10 +122,10 @@ pub(super) async fn run(
         }
     }
     if plan.params.stream {
-        let Plan { params, dialect, .. } = plan;
+        let (flood, Plan { params, dialect, .. }) = (plan.model.worker.flood().is_on(), plan);
         let Params { include_usage, choices: choices_each, .. } = params;
         let last = Last { dialect, labels, include_usage, choices_each };
-        stream(generations, last, tickets).await
+        stream(generations, last, tickets, flood).await
     } else {
         let answer = whole(generations, parts).await?;
         Ok(respond::json(200, &unary::object(plan.dialect, &labels, &answer, plan.params.choices)))
@@ -182,7 +183,8 @@ fn begin(
         let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
         let frames = Frames::new(*dialect, Arc::clone(labels), params.include_usage, choice.clone());
         let (unread, most) = (Arc::clone(&api.unread), limits.max_unread_mb << 20);
-        (Mode::Stream { limit, patience, unread, most }, Box::new(frames))
+        let (flood, framing) = (model.worker.flood(), Box::new(frames.frame()));
+        (Mode::Stream { limit, patience, unread, most, flood, framing }, Box::new(frames))
     } else {
         let limit = MAX_ANSWER / params.choices.max(1);
         (Mode::Collect { limit }, Box::new(Collect(Arc::clone(&beside))))
@@ -276,12 +278,18 @@ async fn stream(
     generations: Vec<Generation>,
     last: Last,
     tickets: Vec<Ticket>,
+    flood: bool,
 ) -> Result<Response<Body>, Refusal> {
-    let any = poll_fn(|cx| {
-        let ready = generations.iter().any(|g| g.flight().poll_first(cx).is_ready());
-        if ready { Poll::Ready(()) } else { Poll::Pending }
-    });
-    let early = tokio::time::timeout(HEAD_WAITS, any).await.is_err();
+    let all = &generations;
+    let any = |patient| {
+        poll_fn(move |cx| {
+            let ready = all.iter().any(|g| g.flight().poll_first(cx, patient).is_ready());
+            if ready { Poll::Ready(()) } else { Poll::Pending }
+        })
+    };
+    // A whole answer may be there in a moment, which then is sent at once.
+    let whole = flood && tokio::time::timeout(GATHER, any(true)).await.is_ok();
+    let early = !whole && tokio::time::timeout(HEAD_WAITS, any(false)).await.is_err();
     if !early && !generations.iter().any(|g| g.flight().has_tokens()) {
         let failed =
             generations.iter().find_map(|g| g.flight().outcome().end.as_ref().and_then(frames::failure));

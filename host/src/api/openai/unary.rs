@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::frames::{Choice, Dialect, Labels, finish_reason, usage_object};
 use super::logprobs;
-use crate::generate::{Consumer, End, Event, Scored, Usage};
+use crate::generate::{Consumer, End, Event, Outbox, Scored, Usage};
 
 /// What is collected beside the text.
 #[derive(Debug, Default)]
@@ -21,11 +21,11 @@ pub(super) struct Beside {
 pub(super) struct Collect(pub(super) Arc<Mutex<Beside>>);
 
 impl Consumer for Collect {
-    fn write(&mut self, event: Event<'_>, out: &mut Vec<u8>) {
+    fn write(&mut self, event: Event<'_>, out: &mut Outbox) {
         match event {
             Event::Prompt(logprobs) => self.0.lock().prompt = logprobs.to_vec(),
             Event::Text { text, scores, .. } => {
-                out.extend_from_slice(text.as_bytes());
+                out.text(text);
                 if !scores.is_empty() {
                     self.0.lock().scores.extend_from_slice(scores);
                 }

@@ -1,10 +1,14 @@
 //! Who is woken.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
 
 use super::*;
 use crate::generate::assemble::Detokenize;
+use crate::generate::{Bare, More};
+use crate::sched::Unread;
+use crate::telemetry::metrics::Metrics;
 
 struct Nothing;
 impl Detokenize for Nothing {
@@ -13,7 +17,7 @@ impl Detokenize for Nothing {
     }
 }
 impl Consumer for Nothing {
-    fn write(&mut self, _: Event<'_>, _: &mut Vec<u8>) {}
+    fn write(&mut self, _: Event<'_>, _: &mut Outbox) {}
 }
 
 #[derive(Default)]
@@ -35,4 +39,77 @@ fn who_waits_for_a_slot_takes_no_wake_from_who_waits_for_the_answer() {
     assert!(flight.poll_given_up(&mut Context::from_waker(&enter)).is_pending());
     assert!(flight.end(End::Stop));
     assert_eq!((reader.0.load(Ordering::Relaxed), entering.0.load(Ordering::Relaxed)), (1, 1));
+}
+
+/// A consumer that shows texts and nothing else.
+struct Texts;
+impl Consumer for Texts {
+    fn write(&mut self, event: Event<'_>, out: &mut Outbox) {
+        if let Event::Text { text, .. } = event {
+            out.text(text);
+        }
+    }
+}
+
+/// A stream, and a reader that counts how often it was woken.
+fn stream() -> (Flight, Arc<Woken>, Waker) {
+    let (unread, flood) = (Arc::new(Unread::new(Arc::new(Metrics::new()))), Arc::default());
+    let (limit, patience, most) = (1 << 20, Duration::from_secs(60), 1 << 30);
+    let mode = Mode::Stream { limit, patience, unread, most, flood, framing: Box::new(Bare) };
+    let assembler = Assembler::new(Box::new(Nothing), Vec::new(), 1);
+    let flight = Flight::new(1, mode, assembler, Box::new(Texts), CancellationToken::new());
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    (flight, woken, waker)
+}
+
+/// The engine gives `text` at that moment, and with it the end.
+fn give(flight: &Flight, text: &str, now: Instant, finish: Option<Finish>) {
+    let (mut wakers, more) = (Vec::new(), More { finish, ..More::NONE.clone() });
+    let piece = Piece { tokens: &[1], bytes: text.as_bytes(), more: &more };
+    assert_eq!(flight.deliver(piece, now, &mut wakers, || {}), After::Nothing);
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+/// What a reader gets; none where it waits.
+fn read(flight: &Flight, waker: &Waker, patient: bool) -> Option<(String, bool)> {
+    match flight.poll_ready(&Context::from_waker(waker), patient) {
+        Poll::Ready(ready) => Some((String::from_utf8(ready.bytes).expect("text"), ready.flood)),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_reader_of_a_flood_is_woken_by_its_end_alone_and_has_all_of_it() {
+    let (flight, woken, waker) = stream();
+    let (mut now, wakes) = (Instant::now(), || woken.0.load(Ordering::Relaxed));
+    let mut next = |text, finish| {
+        now += Duration::from_micros(10);
+        give(&flight, text, now, finish);
+    };
+    assert_eq!(read(&flight, &waker, false), None);
+    next("a", None);
+    assert_eq!(wakes(), 1, "the first is no flood yet");
+    next("b", None);
+    next("c", None);
+    assert_eq!(read(&flight, &waker, false), Some(("abc".to_owned(), true)));
+    next("d", None);
+    assert_eq!(read(&flight, &waker, true), None, "a patient reader waits for more");
+    next("e", None);
+    assert_eq!(wakes(), 1, "it looks again by itself");
+    next("f", Some(Finish::Stop));
+    assert_eq!((wakes(), read(&flight, &waker, true)), (2, Some(("def".to_owned(), true))));
+}
+
+#[test]
+fn a_reader_of_an_engine_that_takes_its_time_is_woken_by_every_piece() {
+    let (flight, woken, waker) = stream();
+    let mut now = Instant::now();
+    for count in 1..=4 {
+        assert_eq!(read(&flight, &waker, false), None);
+        now += Duration::from_millis(1);
+        give(&flight, "a", now, None);
+        assert_eq!(woken.0.load(Ordering::Relaxed), count);
+        assert_eq!(read(&flight, &waker, false), Some(("a".to_owned(), false)));
+    }
 }

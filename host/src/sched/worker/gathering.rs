@@ -29,14 +29,16 @@ impl Pace {
         self.began = Some(Instant::now());
     }
 
-    /// A piece came.
-    pub(super) fn piece(&mut self, now: Instant) {
-        if let Some(began) = self.began.take() {
+    /// A piece came; whether it was a first one.
+    pub(super) fn piece(&mut self, now: Instant) -> bool {
+        let began = self.began.take();
+        if let Some(began) = began {
             let took = now.saturating_duration_since(began);
             // A long prompt says little of the next one: the shortest counts, and is forgotten slowly.
             let known = if self.took.is_zero() { took } else { self.took + self.took / 8 };
             self.took = took.min(known);
         }
+        began.is_some()
     }
 }
 

@@ -1,12 +1,12 @@
 //! What an engine pushes on its way to the flights of its tasks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Instant;
 
 use super::Worker;
+use super::at_work::AtWork;
 use crate::generate::{End, Failure, Piece};
 use crate::plugins::Receiver;
 use crate::sched::flight::After;
@@ -21,16 +21,14 @@ pub(super) struct Reception<'a> {
     pub(super) now: Option<Instant>,
     /// Pieces of the push.
     pub(super) pieces: u64,
-    /// Who waits for what the push brought. They are woken together at its end: a body that runs at once, on another
-    /// core, would wait for the locks of the pieces that are still to be delivered.
-    pub(super) wakers: &'a mut Vec<Waker>,
+    pub(super) at_work: &'a mut AtWork,
 }
 
 impl Reception<'_> {
     fn pushed(&mut self) {
         self.now = None;
         self.worker.pieces.fetch_add(std::mem::take(&mut self.pieces), Ordering::Relaxed);
-        self.wakers.drain(..).for_each(Waker::wake);
+        self.at_work.wakers.drain(..).for_each(Waker::wake);
     }
 }
 
@@ -43,39 +41,39 @@ impl Drop for Reception<'_> {
 
 impl Receiver for Reception<'_> {
     fn piece(&mut self, task: u64, piece: Piece<'_>) {
-        let worker = self.worker;
+        let (worker, at_work) = (self.worker, &mut *self.at_work);
         self.pieces += 1;
         let finishes = piece.more.finish.is_some();
         let now = *self.now.get_or_insert_with(Instant::now);
-        let flight = {
-            let mut inner = worker.inner.lock();
-            inner.pace.piece(now);
-            if finishes {
-                worker.engine.link().forget(task);
-                inner.tasks.remove(&task).map(|running| running.flight)
-            } else {
-                inner.tasks.get(&task).map(|running| Arc::clone(&running.flight))
-            }
-        };
-        let Some(flight) = flight else {
+        if at_work.pace.piece(now) {
+            worker.inner.lock().pace = at_work.pace;
+        }
+        let Some(flight) = at_work.flights.get(&task) else {
             // A worker that ends has ended its tasks before its engine knows of it.
             if !worker.closing.load(Ordering::Relaxed) {
                 worker.breach(Protocol::UnknownTask);
             }
             return;
         };
+        if finishes {
+            // Before its client hears of it, who may ask again at once.
+            worker.finished(task);
+        }
         let unknown_token = || worker.breach(Protocol::UnknownToken);
-        let wakers = &mut *self.wakers;
+        let wakers = &mut at_work.wakers;
         // A fault in the text side of one request must not cost the others of the batch.
         let deliver = AssertUnwindSafe(|| flight.deliver(piece, now, wakers, unknown_token));
         let after = catch_unwind(deliver).unwrap_or_else(|_| {
             flight.end(End::Error(Failure::fault("internal", "the host failed on this answer")));
             After::Cancel
         });
+        if finishes {
+            at_work.flights.remove(&task);
+        }
         match after {
             After::Cancel if !finishes => {
                 worker.engine.link().raise(task);
-                worker.inner.lock().cancels.push(task);
+                at_work.cancels.push(task);
             }
             After::Pause => self.ahead = true,
             After::Cancel | After::Nothing => {}
@@ -83,11 +81,10 @@ impl Receiver for Reception<'_> {
     }
 
     fn taken(&mut self, task: u64, taken: Result<(), Failure>) {
-        let flight = self.worker.inner.lock().tasks.get(&task).map(|running| Arc::clone(&running.flight));
-        match (flight, taken) {
+        match (self.at_work.flights.get(&task), taken) {
             (None, _) => self.worker.metrics.protocol_error(Protocol::UnknownTask),
-            (Some(flight), Ok(())) => self.worker.accepted(task, &flight),
-            (Some(_), Err(failure)) => self.worker.refused(task, &failure),
+            (Some(flight), Ok(())) => self.worker.accepted(task, flight),
+            (Some(_), Err(failure)) => self.worker.refused(task, &failure, self.at_work),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::generate::{Assembler, Consumer, Event, assemble::Detokenize};
+use crate::generate::{Assembler, Consumer, Event, Outbox, assemble::Detokenize};
 use crate::plugins::Receiver;
 use crate::sched::flight::Mode;
 
@@ -57,7 +57,7 @@ impl Detokenize for Nothing {
 }
 
 impl Consumer for Nothing {
-    fn write(&mut self, _: Event<'_>, _: &mut Vec<u8>) {}
+    fn write(&mut self, _: Event<'_>, _: &mut Outbox) {}
 }
 
 fn flight(worker: &Worker) -> Arc<Flight> {

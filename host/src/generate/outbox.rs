@@ -1,0 +1,213 @@
+//! What waits to be sent of an answer: its texts as the engine gave them, and between them what is finished. A text gets its
+//! frame only when it leaves: a frame is many times as long as a token, and made where it is sent it is made in memory that is
+//! at hand, once, instead of being written on one core and read on another.
+//!
+//! What must hold: records leave whole and in their order. What counts as waiting is their length as they will leave, but for
+//! characters that a frame writes longer.
+
+use super::Framing;
+
+/// In a record's head, beside its length: it is finished, and needs no frame.
+const FINISHED: u32 = 1 << 31;
+const HEAD: usize = size_of::<u32>();
+
+/// Records, of which the first may have been taken.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    records: Vec<u8>,
+    taken: usize,
+    /// How long they will be.
+    waits: usize,
+    /// What a frame adds to a text.
+    around: usize,
+}
+
+/// Records on their way.
+#[derive(Debug, Default)]
+pub struct Parcel {
+    records: Vec<u8>,
+    waits: usize,
+}
+
+impl Outbox {
+    /// For texts that grow by `around` bytes when they leave.
+    pub fn new(around: usize) -> Outbox {
+        Outbox { around, ..Outbox::default() }
+    }
+
+    /// Adds a text that gets its frame when it leaves.
+    pub fn text(&mut self, text: &str) {
+        self.record(0, |records| records.extend_from_slice(text.as_bytes()));
+        self.waits += self.around;
+    }
+
+    /// Adds what `write` appends.
+    pub fn finished(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.record(FINISHED, write);
+    }
+
+    fn record(&mut self, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let head = self.records.len();
+        self.records.extend_from_slice(&[0; HEAD]);
+        write(&mut self.records);
+        let length = self.records.len() - head - HEAD;
+        if length == 0 && kind == FINISHED {
+            return self.records.truncate(head);
+        }
+        // An answer is bounded far below this.
+        let told = u32::try_from(length).unwrap_or(0) & !FINISHED | kind;
+        self.records[head..head + HEAD].copy_from_slice(&told.to_le_bytes());
+        self.waits += length;
+    }
+
+    /// About how many bytes will leave.
+    pub fn waits(&self) -> usize {
+        self.waits
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.records.len() == self.taken
+    }
+
+    /// Takes everything, or about `most` bytes and one record at least.
+    pub fn take(&mut self, most: usize) -> Parcel {
+        if self.waits <= most && self.taken == 0 {
+            let records = std::mem::take(&mut self.records);
+            return Parcel { records, waits: std::mem::take(&mut self.waits) };
+        }
+        let (mut end, mut waits) = (self.taken, 0);
+        while waits < most
+            && let Some((kind, record, next)) = record_at(&self.records, end)
+        {
+            waits += record.len() + if kind == FINISHED { 0 } else { self.around };
+            end = next;
+        }
+        let records = self.records[self.taken..end].to_vec();
+        (self.taken, self.waits) = (end, self.waits - waits);
+        // The memory of what was taken goes back once it is the larger half: each byte is then moved about once.
+        if self.taken > self.records.len() / 2 {
+            self.records.drain(..std::mem::take(&mut self.taken));
+            self.records.shrink_to_fit();
+        }
+        Parcel { records, waits }
+    }
+
+    /// Gives everything to `put` in place. The memory stays for what comes next, if it is little.
+    pub fn empty_into(&mut self, framing: &dyn Framing, put: &mut dyn FnMut(&[u8])) {
+        write(&self.records[self.taken..], framing, put);
+        self.clear();
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        if self.records.capacity() > LITTLE {
+            self.records = Vec::new();
+        } else {
+            self.records.clear();
+        }
+        (self.taken, self.waits) = (0, 0);
+    }
+}
+
+/// Memory that a stream may keep between two tokens.
+const LITTLE: usize = 256;
+
+impl Parcel {
+    /// What it looks like on its way.
+    pub fn open(self, framing: &dyn Framing) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.waits);
+        write(&self.records, framing, &mut |part| bytes.extend_from_slice(part));
+        bytes
+    }
+}
+
+fn write(records: &[u8], framing: &dyn Framing, put: &mut dyn FnMut(&[u8])) {
+    let mut at = 0;
+    while let Some((kind, record, next)) = record_at(records, at) {
+        if kind == FINISHED {
+            put(record);
+        } else {
+            framing.text(record, put);
+        }
+        at = next;
+    }
+}
+
+/// The record there: what it is, its bytes, and where the next begins.
+fn record_at(records: &[u8], at: usize) -> Option<(u32, &[u8], usize)> {
+    let (head, rest) = records.get(at..)?.split_first_chunk::<HEAD>()?;
+    let told = u32::from_le_bytes(*head);
+    let length = (told & !FINISHED) as usize;
+    Some((told & FINISHED, rest.get(..length)?, at + HEAD + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Texts in brackets.
+    struct Brackets;
+
+    impl Framing for Brackets {
+        fn around(&self) -> usize {
+            2
+        }
+
+        fn text(&self, text: &[u8], put: &mut dyn FnMut(&[u8])) {
+            put(b"[");
+            put(text);
+            put(b"]");
+        }
+    }
+
+    fn outbox(texts: &[&str]) -> Outbox {
+        let mut outbox = Outbox::new(Brackets.around());
+        outbox.finished(|bytes| bytes.extend_from_slice(b"begin "));
+        texts.iter().for_each(|text| outbox.text(text));
+        outbox.finished(|bytes| bytes.extend_from_slice(b" end"));
+        outbox
+    }
+
+    fn opened(parcel: Parcel) -> String {
+        String::from_utf8(parcel.open(&Brackets)).expect("text")
+    }
+
+    #[test]
+    fn texts_are_framed_as_they_leave_and_nothing_else_is() {
+        let mut all = outbox(&["a", "", "bc"]);
+        let whole = "begin [a][][bc] end";
+        assert_eq!(all.waits(), whole.len());
+        let mut put = Vec::new();
+        outbox(&["a", "", "bc"]).empty_into(&Brackets, &mut |part| put.extend_from_slice(part));
+        assert_eq!(put, whole.as_bytes());
+        assert_eq!(opened(all.take(usize::MAX)), whole);
+        assert!(all.is_empty() && all.waits() == 0 && opened(all.take(1)).is_empty());
+    }
+
+    #[test]
+    fn parts_are_whole_records_and_all_of_them_come() {
+        for most in 1..30 {
+            let mut all = outbox(&["a", "bb", "ccc", "dddd"]);
+            let (mut whole, mut waits) = (String::new(), all.waits());
+            while !all.is_empty() {
+                let part = opened(all.take(most));
+                assert!(!part.is_empty() && part.len() < most + "[dddd]".len(), "{most}: {part}");
+                waits -= part.len();
+                assert_eq!(all.waits(), waits);
+                whole += &part;
+            }
+            assert_eq!(whole, "begin [a][bb][ccc][dddd] end", "{most}");
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone_and_what_comes_then_is_whole() {
+        let mut all = outbox(&["a", "b"]);
+        assert_eq!(opened(all.take(1)), "begin ");
+        all.clear();
+        assert!(all.is_empty() && all.waits() == 0);
+        all.text("c");
+        assert_eq!(opened(all.take(usize::MAX)), "[c]");
+    }
+}

@@ -1,0 +1,119 @@
+//! Engines that outrun the wire. What they give within a moment leaves together: sending each token of a stream by itself, some
+//! thousand times a second, costs many times what the engine spends on it, and nobody reads that fast.
+//!
+//! What must hold: nothing waits for longer than [`GATHER`] because of it, and an end waits for nothing. An engine whose
+//! tokens are further apart than [`NEAR`], as those of a model are, never has one wait.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Tokens of a stream that are nearer to each other than this, twice in a row, are a flood.
+const NEAR: Duration = Duration::from_micros(500);
+/// What comes in a flood waits for company for so long at most, so at least eight tokens leave together.
+pub const GATHER: Duration = Duration::from_millis(4);
+/// So many bytes do not wait: more would only grow.
+const ENOUGH: usize = 32 * 1024;
+
+/// Whether an engine gave the last stream that had two tokens a flood: then the next stream will be one too.
+#[derive(Debug, Default)]
+pub struct Flood(AtomicBool);
+
+impl Flood {
+    /// Whether a stream that begins now waits for company for its first token.
+    pub fn is_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, on: bool) {
+        // Nearly always it is so already, and all streams share the word.
+        if self.is_on() != on {
+            self.0.store(on, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What one stream has of it.
+#[derive(Debug, Default)]
+pub(super) struct Tide {
+    /// When the engine gave its last piece.
+    last: Option<Instant>,
+    high: bool,
+    /// The last two were near to each other. One gap does not say much: an engine is held up, or gives two tokens at once.
+    near: bool,
+    /// Its reader looks again by itself.
+    watched: bool,
+}
+
+impl Tide {
+    /// The engine gave a piece.
+    pub(super) fn piece(&mut self, now: Instant, engine: &Flood) {
+        let Some(last) = self.last.replace(now) else { return };
+        let near = now.saturating_duration_since(last) < NEAR;
+        if std::mem::replace(&mut self.near, near) == near {
+            self.high = near;
+            engine.set(near);
+        }
+    }
+
+    /// Its reader asks; a patient one looks again within [`GATHER`]. Whether that waits for company.
+    pub(super) fn asked(&mut self, patient: bool, waiting: usize) -> bool {
+        self.watched = patient && waiting < ENOUGH;
+        self.watched
+    }
+
+    /// What waited was handed over: whether its reader is to be patient with what comes next.
+    pub(super) fn handed_over(&mut self) -> bool {
+        self.watched = self.high;
+        self.high
+    }
+
+    /// Whether the reader need not be woken for so many bytes.
+    pub(super) fn can_wait(&self, waiting: usize) -> bool {
+        self.watched && waiting < ENOUGH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream after pieces that came so far apart, and what is known of its engine.
+    fn after(gaps: &[Duration]) -> (Tide, Flood) {
+        let (mut tide, engine, mut now) = (Tide::default(), Flood::default(), Instant::now());
+        tide.piece(now, &engine);
+        for gap in gaps {
+            now += *gap;
+            tide.piece(now, &engine);
+        }
+        (tide, engine)
+    }
+
+    #[test]
+    fn only_what_comes_within_a_moment_is_a_flood() {
+        let (short, long) = (NEAR / 2, NEAR);
+        let cases: [(&[Duration], bool); 7] = [
+            (&[], false),
+            (&[short], false),
+            (&[short, short], true),
+            (&[short, long, short, long], false),
+            (&[short, short, long], true),
+            (&[short, short, long, short], true),
+            (&[short, short, long, long], false),
+        ];
+        for (gaps, high) in cases {
+            let (mut tide, engine) = after(gaps);
+            assert_eq!((tide.handed_over(), engine.is_on()), (high, high), "{gaps:?}");
+        }
+    }
+
+    #[test]
+    fn a_reader_is_spared_while_it_looks_again_by_itself_and_there_is_little() {
+        let (mut tide, _) = after(&[NEAR / 2; 2]);
+        assert!(!tide.can_wait(1), "it has not said that it looks again");
+        assert!(tide.handed_over() && tide.can_wait(1));
+        assert!(!tide.can_wait(ENOUGH));
+        assert!(!tide.asked(true, ENOUGH) && !tide.can_wait(1), "it takes what there is");
+        assert!(tide.asked(true, 1) && tide.can_wait(1));
+        assert!(!tide.asked(false, 1) && !tide.can_wait(1));
+    }
+}
