@@ -74,8 +74,8 @@ pub(super) struct Echo {
 /// Writes the events of one choice.
 pub(super) struct Frames {
     dialect: Dialect,
-    labels: Arc<Labels>,
-    include_usage: bool,
+    /// What all its events have in common, around its choice.
+    envelope: Frame,
     choice: Choice,
     greeted: bool,
     /// Log-probabilities of the prompt, until they are told.
@@ -86,21 +86,21 @@ pub(super) struct Frames {
 
 impl Frames {
     /// A choice in that dialect.
-    pub(super) fn new(dialect: Dialect, labels: Arc<Labels>, include_usage: bool, choice: Choice) -> Frames {
-        Frames { dialect, labels, include_usage, choice, greeted: false, prompt: Vec::new(), offset: 0 }
+    pub(super) fn new(dialect: Dialect, labels: &Labels, include_usage: bool, choice: Choice) -> Frames {
+        let mut whole = Vec::with_capacity(FRAME);
+        event(&mut whole, &object(dialect, labels, include_usage, [MARK]));
+        let mut envelope = Frame::cut(whole);
+        // The mark is a text here, in quotes.
+        envelope.before.pop();
+        envelope.after = envelope.after.split_off(envelope.after.len().min(1));
+        Frames { dialect, envelope, choice, greeted: false, prompt: Vec::new(), offset: 0 }
     }
 
-    /// What its texts look like: a frame with a mark for its text, cut at the mark, so that one place knows what a frame is.
+    /// What its texts look like.
     pub(super) fn frame(&self) -> Frame {
-        // No name has the mark: a control character is escaped.
-        const MARK: &[u8] = b"\\u0002";
-        let mut frame = Frame { before: Vec::with_capacity(FRAME), after: Vec::new() };
-        self.chunk(Some("\u{2}"), None, None, &mut frame.before);
-        if let Some(at) = frame.before.windows(MARK.len()).rposition(|part| part == MARK) {
-            frame.after = frame.before.split_off(at + MARK.len());
-            frame.before.truncate(at);
-        }
-        frame
+        let mut whole = Vec::with_capacity(FRAME);
+        self.chunk(Some(MARK), None, None, &mut whole);
+        Frame::cut(whole)
     }
 
     /// Appends an event with that text; without one, of a choice at its end.
@@ -109,8 +109,14 @@ impl Frames {
             Dialect::Chat => (Some(Delta { role: None, content: text }), None),
             Dialect::Text => (None, Some(text.unwrap_or_default())),
         };
-        let choice = Part { index: self.choice.index, delta, text, logprobs, finish_reason: finish };
-        event(out, &object(self.dialect, &self.labels, self.include_usage, [choice]));
+        self.part(&Part { index: self.choice.index, delta, text, logprobs, finish_reason: finish }, out);
+    }
+
+    /// Appends an event with that choice.
+    fn part(&self, part: &Part<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.envelope.before);
+        serde_json::to_writer(&mut *out, part).unwrap_or_default();
+        out.extend_from_slice(&self.envelope.after);
     }
 
     /// Chats begin with the role, echoes with the prompt.
@@ -124,8 +130,7 @@ impl Frames {
         if self.dialect == Dialect::Chat {
             let delta = Some(Delta { role: Some("assistant"), content: Some("") });
             let index = self.choice.index;
-            let choice = Part { index, delta, text: None, logprobs: None, finish_reason: None };
-            event(out, &object(self.dialect, &self.labels, self.include_usage, [choice]));
+            self.part(&Part { index, delta, text: None, logprobs: None, finish_reason: None }, out);
         }
         if let Some(Echo { text, tokens }) = self.choice.echo.take() {
             let prompt = std::mem::take(&mut self.prompt);
@@ -170,12 +175,24 @@ impl Consumer for Frames {
     }
 }
 
-/// What a text event looks like.
+/// What an event looks like around its text, or around its choice.
 pub(super) struct Frame {
-    /// Up to its text, with the quote in front of it.
     before: Vec<u8>,
-    /// And behind it, from the quote on.
     after: Vec<u8>,
+}
+
+/// Stands for what is to come. No name has it: a control character is escaped.
+const MARK: &str = "\u{2}";
+
+impl Frame {
+    /// An event with the mark, cut there, so that one place knows what an event is.
+    fn cut(mut whole: Vec<u8>) -> Frame {
+        const ESCAPED: &[u8] = b"\\u0002";
+        let at = whole.windows(ESCAPED.len()).rposition(|part| part == ESCAPED).unwrap_or(whole.len());
+        let after = whole.get(at + ESCAPED.len()..).unwrap_or_default().to_vec();
+        whole.truncate(at);
+        Frame { before: whole, after }
+    }
 }
 
 impl Framing for Frame {
@@ -329,7 +346,7 @@ mod tests {
 
     /// The events of a choice that says `text` and ends so, and what follows.
     fn events(dialect: Dialect, text: &str, end: &End, usage: Usage) -> Vec<String> {
-        let mut frames = Frames::new(dialect, labels(), true, choice());
+        let mut frames = Frames::new(dialect, &labels(), true, choice());
         let frame = frames.frame();
         let mut outbox = Outbox::new(frame.around());
         if !text.is_empty() {

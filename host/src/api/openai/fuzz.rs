@@ -72,7 +72,7 @@ pub fn frames(chat: bool, include_usage: bool, echo: Option<&str>, texts: &[Stri
     let echo = echo.map(|text| Echo { text: text.to_owned(), tokens: Vec::new() });
     let choice = Choice { index: 0, echo, logprobs: None };
     let labels = Arc::new(labels);
-    let mut frames = Frames::new(dialect, Arc::clone(&labels), include_usage, choice);
+    let mut frames = Frames::new(dialect, &labels, include_usage, choice);
     let frame = frames.frame();
     let mut outbox = Outbox::new(frame.around());
     for text in texts {

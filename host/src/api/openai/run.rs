@@ -181,7 +181,7 @@ fn begin(
         let config = api.config();
         let limits = &config.limits;
         let (limit, patience) = (limits.stream_buffer_kb << 10, limits.slow_client_timeout.0);
-        let frames = Frames::new(*dialect, Arc::clone(labels), params.include_usage, choice.clone());
+        let frames = Frames::new(*dialect, labels, params.include_usage, choice.clone());
         let (unread, most) = (Arc::clone(&api.unread), limits.max_unread_mb << 20);
         let (flood, framing) = (model.worker.flood(), Box::new(frames.frame()));
         (Mode::Stream { limit, patience, unread, most, flood, framing }, Box::new(frames))
