@@ -117,10 +117,13 @@ impl Outbox {
 /// Memory that a stream may keep between two tokens.
 const LITTLE: usize = 256;
 
+/// Room for characters that are written longer, and for what follows behind the last of an answer.
+const BEHIND: usize = 512;
+
 impl Parcel {
     /// What it looks like on its way.
     pub fn open(self, framing: &dyn Framing) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.waits);
+        let mut bytes = Vec::with_capacity(self.waits + BEHIND);
         write(&self.records, framing, &mut |part| bytes.extend_from_slice(part));
         bytes
     }
