@@ -85,7 +85,8 @@ section! {
         /// has taken nothing for `slow_client_timeout`, and at once when it holds 16 times as much.
         Live stream_buffer_kb: usize = 1024,
         /// Most bytes that all streams together keep for clients that do not read, in MiB. While there are more, a stream
-        /// that holds over 64 KiB, and was not read from for a moment or is over `stream_buffer_kb`, is ended.
+        /// that holds over 64 KiB, and was not read from for a moment or is over `stream_buffer_kb`, is ended. One of
+        /// which nothing has left yet has a second.
         Live max_unread_mb: usize = 256,
         /// How long a client may leave a full buffer unread.
         Live slow_client_timeout: Span = Span::seconds(30),

@@ -221,7 +221,7 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
     /// a file.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.look_at_client(cx)?;
-        let mut waits = false;
+        let (mut waits, mut pieces) = (false, 0);
         loop {
             ready!(self.poll_left(cx))?;
             if self.unflushed {
@@ -234,6 +234,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
             if waits {
                 return Poll::Pending;
             }
+            if pieces == AT_ONE_GO {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            pieces += 1;
             waits = ready!(self.poll_piece(cx))?;
         }
     }
@@ -313,6 +318,8 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Taken<I> {
     }
 }
 
+/// Pieces that are sent in one turn: a socket may take many of an engine that runs ahead, and the other streams wait.
+const AT_ONE_GO: u32 = 4;
 /// Bytes of a next request that are read while an answer is under way; more waits in the socket.
 const AHEAD: usize = 1024;
 /// Room for the line in front of a piece: the digits of its length, and the line's end.

@@ -26,6 +26,8 @@ use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, O
 const PART: usize = 64 * 1024;
 /// A full stream whose client took bytes this recently is one whose engine runs ahead: the engine pauses for a moment.
 const AHEAD: Duration = Duration::from_millis(100);
+/// The same for one of which nothing was handed over yet: its client cannot have read, and the host may have much to do.
+const BEGINS: Duration = Duration::from_secs(1);
 /// How far over its limit a stream may grow, in limits, while its client is given time to read on.
 const GRACE: usize = 16;
 
@@ -54,6 +56,8 @@ struct State {
     usage: Usage,
     accepted: bool,
     waiting_since: Option<Instant>,
+    /// For how long its bytes may wait until it counts as one that is not read.
+    ahead: Duration,
     tide: Tide,
     /// Who reads: the body, or who collects the answer.
     waker: Option<Waker>,
@@ -112,6 +116,7 @@ impl Flight {
             usage,
             accepted: false,
             waiting_since: None,
+            ahead: BEGINS,
             tide: Tide::default(),
             waker: None,
             entering: None,
@@ -146,9 +151,10 @@ impl Flight {
         let collects = matches!(self.mode, Mode::Collect { .. });
         let idle = state.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let (full, end) = match self.mode {
-            Mode::Stream { limit, patience, .. } => {
+            Mode::Stream { limit, patience, ref unread, most, .. } => {
                 let given_up = waits > limit && (idle > patience || waits > limit * GRACE);
-                (waits > limit && idle < AHEAD, given_up.then_some(End::Cancelled(Cause::SlowClient)))
+                let much = waits > limit || (waits > PART && unread.total() > most);
+                (much && idle < state.ahead, given_up.then_some(End::Cancelled(Cause::SlowClient)))
             }
             Mode::Collect { limit } => (false, (waits > limit).then(|| too_large(limit))),
         };
@@ -253,6 +259,7 @@ impl Flight {
         if (state.out.is_empty() && state.end.is_none()) || state.cut.is_some() {
             return state.park(cx);
         }
+        state.ahead = AHEAD;
         let whole = state.out.waits() <= PART;
         let parcel = state.out.take(PART);
         let mut ready = Ready::default();
@@ -292,7 +299,7 @@ impl Flight {
             return Poll::Ready(None);
         }
         state.out.empty_into(self.mode.framing(), take);
-        state.waiting_since = None;
+        (state.waiting_since, state.ahead) = (None, AHEAD);
         self.count(&mut state);
         let _waits: Poll<()> = state.park(cx);
         Poll::Ready(Some((std::mem::take(&mut state.tokens), state.tide.handed_over())))
@@ -361,12 +368,14 @@ impl Flight {
     }
 
     /// Whether this stream is one of those that take the room of all. One that was read from a moment ago and is within its
-    /// limit is not: its engine runs ahead.
+    /// limit is not: its engine runs ahead, and is slowed down. Nor is one that begins, until something has left.
     fn crowds(&self, state: &State, now: Instant) -> bool {
         let Mode::Stream { limit, ref unread, most, .. } = self.mode else { return false };
         let waits = state.out.waits();
-        let idle = || state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) >= AHEAD);
-        waits > PART && (waits > limit || idle()) && unread.total() > most
+        let idle =
+            || state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) >= state.ahead);
+        let full = waits > limit && state.ahead == AHEAD;
+        waits > PART && (full || idle()) && unread.total() > most
     }
 
     /// Ends a client that does not read together with its connection, and lets go of what waits for it.

@@ -173,8 +173,8 @@ fn what_many_slow_readers_leave_unread_is_bounded_for_all_of_them_together() -> 
     });
     // Others are served meanwhile.
     assert_eq!(host.told(CHAT, &streamed(chat("and this one")))?.text, "and this one");
-    // 480 MB would have waited.
-    peak_within(&host, before, 2 * (MOST >> 10) + (64 << 10));
+    // 480 MB would have waited. The engine gives a gigabyte a second, and what is freed of that is kept for a second.
+    peak_within(&host, before, 2 * (MOST >> 10) + (128 << 10));
     drop(sockets);
     let metrics = host.quiet();
     assert_eq!(metrics.ended("cancelled"), f64::from(MANY));
