@@ -208,7 +208,7 @@ impl Framing for Frame {
             let mut quoted = Vec::with_capacity(2 * text.len() + 2);
             // Writing to a vector cannot fail, and a text is always JSON.
             serde_json::to_writer(&mut quoted, &String::from_utf8_lossy(text)).unwrap_or_default();
-            put(quoted.get(1..quoted.len() - 1).unwrap_or_default());
+            put(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
         }
         put(&self.after);
     }
