@@ -10,6 +10,9 @@ use super::Framing;
 /// In a record's head, beside its length: it is finished, and needs no frame.
 const FINISHED: u32 = 1 << 31;
 const HEAD: usize = size_of::<u32>();
+/// What is finished is cut into records of this length, so that no part is much longer than asked. A text over it is better
+/// finished at once: it has one frame, and cannot be cut.
+pub const LONG: usize = 16 * 1024;
 
 /// Records, of which the first may have been taken.
 #[derive(Debug, Default)]
@@ -55,13 +58,16 @@ impl Outbox {
         self.records.extend_from_slice(&[0; HEAD]);
         write(&mut self.records);
         let length = self.records.len() - head - HEAD;
-        if length == 0 && kind == FINISHED {
-            return self.records.truncate(head);
-        }
-        // An answer is bounded far below this.
-        let told = u32::try_from(length).unwrap_or(0) & !FINISHED | kind;
-        self.records[head..head + HEAD].copy_from_slice(&told.to_le_bytes());
         self.waits += length;
+        if kind == FINISHED && (length == 0 || length > LONG) {
+            let whole = self.records.split_off(head);
+            for part in whole[HEAD..].chunks(LONG) {
+                self.records.extend_from_slice(&told(kind, part.len()));
+                self.records.extend_from_slice(part);
+            }
+            return;
+        }
+        self.records[head..head + HEAD].copy_from_slice(&told(kind, length));
     }
 
     /// About how many bytes will leave.
@@ -112,6 +118,12 @@ impl Outbox {
         }
         (self.taken, self.waits) = (0, 0);
     }
+}
+
+/// The head of a record.
+fn told(kind: u32, length: usize) -> [u8; HEAD] {
+    // An answer is bounded far below this.
+    (u32::try_from(length).unwrap_or(0) & !FINISHED | kind).to_le_bytes()
 }
 
 /// Memory that a stream may keep between two tokens.
@@ -206,6 +218,21 @@ mod tests {
             }
             assert_eq!(whole, "begin [a][bb][ccc][dddd] end", "{most}");
         }
+    }
+
+    #[test]
+    fn what_is_finished_leaves_in_parts_however_long_it_is() {
+        let mut all = Outbox::new(0);
+        let whole: Vec<u8> = (0..10 * LONG + 7).map(|at| (at % 251) as u8).collect();
+        all.finished(|bytes| bytes.extend_from_slice(&whole));
+        assert_eq!(all.waits(), whole.len());
+        let mut came = Vec::new();
+        while !all.is_empty() {
+            let part = all.take(2 * LONG).open(&Brackets);
+            assert!(!part.is_empty() && part.len() <= 3 * LONG, "{}", part.len());
+            came.extend_from_slice(&part);
+        }
+        assert!(came == whole && all.waits() == 0);
     }
 
     #[test]

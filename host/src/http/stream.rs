@@ -144,7 +144,8 @@ impl Stream {
                     generation.hand_over_part(tokens, now);
                     self.handed_over(now, flood);
                     // The timer may have woken the task this time, and will not again before it is set anew.
-                    let over = now >= self.silence.until || (flood && self.silence.poll(cx).is_ready());
+                    let unset = self.silence.set_for.is_none();
+                    let over = now >= self.silence.until || (unset && self.silence.poll(cx).is_ready());
                     return Poll::Ready(if over { Given::More } else { Given::All });
                 }
                 // Long, or the last.
@@ -186,9 +187,12 @@ impl Stream {
                 self.quiet = Instant::now();
             }
             self.silence.reset(self.quiet + SILENCE);
-            if over {
+            // Held up between its question and this one, a patient reader finds the timer over that should have woken it: what
+            // has come meanwhile wakes nobody, so it asks again.
+            let patient = self.gather.take().is_some();
+            if over || patient {
                 cx.waker().wake_by_ref();
-                return Poll::Ready(());
+                return if over { Poll::Ready(()) } else { Poll::Pending };
             }
         }
         Poll::Pending

@@ -105,6 +105,7 @@ impl Flight {
     ) -> Flight {
         let usage = assembler.usage();
         let around = mode.framing().around();
+        let (Mode::Stream { limit, .. } | Mode::Collect { limit }) = mode;
         let state = State {
             live: Some(Live { assembler, consumer }),
             out: Outbox::new(around),
@@ -117,7 +118,7 @@ impl Flight {
             accepted: false,
             waiting_since: None,
             ahead: BEGINS,
-            tide: Tide::default(),
+            tide: Tide::new(limit),
             waker: None,
             entering: None,
         };

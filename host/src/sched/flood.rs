@@ -1,17 +1,17 @@
 //! Engines that outrun the wire. What they give within a moment leaves together: sending each token of a stream by itself, some
 //! thousand times a second, costs many times what the engine spends on it, and nobody reads that fast.
 //!
-//! What must hold: nothing waits for longer than [`GATHER`] because of it, and an end waits for nothing. An engine whose
-//! tokens are further apart than [`NEAR`], as those of a model are, never has one wait.
+//! What must hold: nothing waits for longer than [`GATHER`] and a timer's millisecond because of it, and an end waits for nothing. An
+//! engine whose pushes are further apart than [`NEAR`], as those of a model are, never has a token wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Tokens of a stream that are nearer to each other than this, twice in a row, are a flood.
 const NEAR: Duration = Duration::from_micros(500);
-/// What comes in a flood waits for company for so long at most, so at least eight tokens leave together.
+/// What comes in a flood waits for company for so long, and the millisecond of a timer, so at least eight tokens leave together.
 pub const GATHER: Duration = Duration::from_millis(4);
-/// So many bytes do not wait: more would only grow.
+/// So many bytes do not wait, or half of what a stream may have unread: more would only grow.
 const ENOUGH: usize = 32 * 1024;
 
 /// Whether an engine gave the last stream that had two tokens a flood: then the next stream will be one too.
@@ -33,8 +33,10 @@ impl Flood {
 }
 
 /// What one stream has of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tide {
+    /// So many bytes do not wait.
+    enough: usize,
     /// When the engine gave its last piece.
     last: Option<Instant>,
     high: bool,
@@ -45,9 +47,19 @@ pub(super) struct Tide {
 }
 
 impl Tide {
+    /// Of a stream that may have so many bytes unread: half of them do not wait.
+    pub(super) fn new(limit: usize) -> Tide {
+        Tide { enough: ENOUGH.min(limit / 2), last: None, high: false, near: false, watched: false }
+    }
+
     /// The engine gave a piece.
     pub(super) fn piece(&mut self, now: Instant, engine: &Flood) {
-        let Some(last) = self.last.replace(now) else { return };
+        // What comes in one push leaves together anyway, and says nothing of the next.
+        let Some(last) = self.last.replace(now).filter(|last| *last != now) else { return };
+        if now.saturating_duration_since(last) > GATHER {
+            (self.high, self.near) = (false, false);
+            return engine.set(false);
+        }
         let near = now.saturating_duration_since(last) < NEAR;
         if std::mem::replace(&mut self.near, near) == near {
             self.high = near;
@@ -57,7 +69,7 @@ impl Tide {
 
     /// Its reader asks; a patient one looks again within [`GATHER`]. Whether that waits for company.
     pub(super) fn asked(&mut self, patient: bool, waiting: usize) -> bool {
-        self.watched = patient && waiting < ENOUGH;
+        self.watched = patient && waiting < self.enough;
         self.watched
     }
 
@@ -69,7 +81,7 @@ impl Tide {
 
     /// Whether the reader need not be woken for so many bytes.
     pub(super) fn can_wait(&self, waiting: usize) -> bool {
-        self.watched && waiting < ENOUGH
+        self.watched && waiting < self.enough
     }
 }
 
@@ -79,7 +91,7 @@ mod tests {
 
     /// A stream after pieces that came so far apart, and what is known of its engine.
     fn after(gaps: &[Duration]) -> (Tide, Flood) {
-        let (mut tide, engine, mut now) = (Tide::default(), Flood::default(), Instant::now());
+        let (mut tide, engine, mut now) = (Tide::new(usize::MAX), Flood::default(), Instant::now());
         tide.piece(now, &engine);
         for gap in gaps {
             now += *gap;
@@ -91,7 +103,8 @@ mod tests {
     #[test]
     fn only_what_comes_within_a_moment_is_a_flood() {
         let (short, long) = (NEAR / 2, NEAR);
-        let cases: [(&[Duration], bool); 7] = [
+        let (none, rest) = (Duration::ZERO, 2 * GATHER);
+        let cases: [(&[Duration], bool); 10] = [
             (&[], false),
             (&[short], false),
             (&[short, short], true),
@@ -99,6 +112,9 @@ mod tests {
             (&[short, short, long], true),
             (&[short, short, long, short], true),
             (&[short, short, long, long], false),
+            (&[short, short, rest], false),
+            (&[none, none, none], false),
+            (&[none, none, rest, none, none, rest], false),
         ];
         for (gaps, high) in cases {
             let (mut tide, engine) = after(gaps);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::logprobs;
 use crate::error::{ApiError, Code};
+use crate::generate::outbox::LONG;
 use crate::generate::{Consumer, End, Event, Framing, Outbox, Scored, Usage};
 use crate::http::respond::error_body;
 use crate::http::stream::Tail;
@@ -145,6 +146,7 @@ impl Frames {
     fn text(&mut self, text: &str, scores: &[Scored], out: &mut Outbox) {
         match &self.choice.logprobs {
             None if text.is_empty() => {}
+            None if text.len() > LONG => out.finished(|out| self.chunk(Some(text), None, None, out)),
             None => out.text(text),
             Some(vocabulary) => {
                 let logprobs = match self.dialect {
