@@ -1,5 +1,7 @@
 //! What comes together is begun together.
 
+mod flood;
+
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use tokio_util::sync::CancellationToken;
