@@ -342,23 +342,29 @@ impl Worker {
 
     /// Takes what other threads have put into the mailbox.
     fn admit(&self, at_work: &mut AtWork) {
-        let mail = {
+        let mail: Vec<(Arc<Flight>, Request)> = {
             let mut inner = self.inner.lock();
-            if inner.tasks.is_empty() && !inner.mailbox.is_empty() {
+            let Inner { mailbox, tasks, .. } = &mut *inner;
+            if tasks.is_empty() && !mailbox.is_empty() {
                 at_work.pace.begins();
             }
-            std::mem::take(&mut inner.mailbox)
+            // They leave the mailbox for the tasks under one lock: who ends everything finds them in one of both.
+            let running = mailbox.drain(..).map(|Submit { flight, request, permit }| {
+                tasks.insert(flight.task, Running { flight: Arc::clone(&flight), _permit: permit });
+                (flight, request)
+            });
+            running.collect()
         };
-        for Submit { flight, request, permit } in mail {
+        for (flight, request) in mail {
+            let task = flight.task;
             // The client may have gone while the task waited here; then the engine never hears of it.
             if flight.is_over() {
+                self.inner.lock().tasks.remove(&task);
                 continue;
             }
-            let task = flight.task;
             self.engine.link().lend(task);
             // Known before the engine has it: it may push before submit has returned.
             at_work.flights.insert(task, Arc::clone(&flight));
-            self.inner.lock().tasks.insert(task, Running { flight: Arc::clone(&flight), _permit: permit });
             match self.engine.submit(task, &request) {
                 Ok(Taken::Now) => self.accepted(task, &flight),
                 Ok(Taken::Later) => {}

@@ -18,6 +18,8 @@ struct Still {
     link: &'static Link,
     taken: AtomicU64,
     steps: SyncSender<u64>,
+    /// What a submit waits for, where it is held up.
+    holds: Option<Mutex<std::sync::mpsc::Receiver<()>>>,
 }
 
 impl Engine for Still {
@@ -27,6 +29,10 @@ impl Engine for Still {
 
     fn submit(&self, _: u64, _: &Request) -> Result<Taken, Failure> {
         self.taken.fetch_add(1, Ordering::Relaxed);
+        if let Some(holds) = &self.holds {
+            // A test that is over holds nothing up.
+            holds.lock().recv_timeout(LONG).unwrap_or_default();
+        }
         Ok(Taken::Now)
     }
 
@@ -70,8 +76,13 @@ fn flight(worker: &Worker) -> Arc<Flight> {
 
 /// A worker whose engine rests, and what its engine tells.
 fn resting() -> (Arc<Worker>, std::sync::mpsc::Receiver<u64>) {
+    held_up(None)
+}
+
+fn held_up(holds: Option<std::sync::mpsc::Receiver<()>>) -> (Arc<Worker>, std::sync::mpsc::Receiver<u64>) {
     let (steps, told) = sync_channel(16);
-    let engine = Still { link: Link::new("test"), taken: AtomicU64::new(0), steps };
+    let holds = holds.map(Mutex::new);
+    let engine = Still { link: Link::new("test"), taken: AtomicU64::new(0), steps, holds };
     let metrics = Arc::new(Metrics::new());
     let gate = Gate::new(64, 0, LONG, Arc::clone(&metrics));
     let worker = Worker::start("w".to_owned(), "m", Box::new(engine), gate, metrics).expect("a thread");
@@ -120,4 +131,26 @@ fn one_that_leaves_while_others_are_awaited_does_not_leave_them_behind() {
     });
     assert_eq!(told.recv_timeout(LONG), Ok(2));
     assert!(worker.close(LONG));
+}
+
+#[test]
+fn who_is_between_mailbox_and_engine_is_ended_with_all_others() {
+    let (goes_on, holds) = sync_channel(2);
+    let (worker, told) = held_up(Some(holds));
+    let flights = [flight(&worker), flight(&worker)];
+    for flight in &flights {
+        worker.post(Arc::clone(flight), Request::default(), worker.gate().at_once().expect("a slot"));
+    }
+    worker.engine.link().wake();
+    // The first is being submitted now, and the second waits for that.
+    while worker.inner.lock().tasks.is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    worker.give_up_on("it hangs");
+    assert!(flights.iter().all(|flight| flight.is_over()));
+    for _ in &flights {
+        goes_on.send(()).expect("the engine waits");
+    }
+    assert!(worker.close(LONG));
+    assert!(told.try_iter().all(|taken| taken <= 1), "an ended task went to the engine");
 }
