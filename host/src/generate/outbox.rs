@@ -23,6 +23,8 @@ pub struct Outbox {
     waits: usize,
     /// What a frame adds to a text.
     around: usize,
+    /// Where the last record is a text without a frame that can grow, its place.
+    grows: Option<usize>,
 }
 
 /// Records on their way.
@@ -40,12 +42,30 @@ impl Outbox {
 
     /// Adds a text that gets its frame when it leaves.
     pub fn text(&mut self, text: &str) {
-        // A record that leaves as nothing would look like the end.
-        if text.is_empty() && self.around == 0 {
-            return;
+        if self.around == 0 {
+            return self.bare(text);
         }
         self.record(0, |records| records.extend_from_slice(text.as_bytes()));
         self.waits += self.around;
+    }
+
+    /// A text that nothing will stand around needs no record of its own, and a collected answer has as many as tokens.
+    fn bare(&mut self, text: &str) {
+        // A record that leaves as nothing would look like the end.
+        if text.is_empty() {
+            return;
+        }
+        let head = self.grows.filter(|head| self.records.len() - head < LONG);
+        let Some(head) = head else {
+            let head = self.records.len();
+            self.record(0, |records| records.extend_from_slice(text.as_bytes()));
+            self.grows = Some(head);
+            return;
+        };
+        self.records.extend_from_slice(text.as_bytes());
+        self.waits += text.len();
+        let length = self.records.len() - head - HEAD;
+        self.records[head..head + HEAD].copy_from_slice(&told(0, length));
     }
 
     /// Adds what `write` appends.
@@ -54,9 +74,12 @@ impl Outbox {
     }
 
     fn record(&mut self, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        self.grows = None;
         let head = self.records.len();
-        self.records.extend_from_slice(&[0; HEAD]);
-        write(&mut self.records);
+        let mut unfinished = Unfinished { records: &mut self.records, head };
+        unfinished.records.extend_from_slice(&[0; HEAD]);
+        write(unfinished.records);
+        std::mem::forget(unfinished);
         let length = self.records.len() - head - HEAD;
         self.waits += length;
         if kind == FINISHED && (length == 0 || length > LONG) {
@@ -82,6 +105,7 @@ impl Outbox {
 
     /// Takes everything, or about `most` bytes and one record at least.
     pub fn take(&mut self, most: usize) -> Parcel {
+        self.grows = None;
         if self.waits <= most && self.taken == 0 {
             let records = std::mem::take(&mut self.records);
             return Parcel { records, waits: std::mem::take(&mut self.waits) };
@@ -116,7 +140,19 @@ impl Outbox {
         } else {
             self.records.clear();
         }
-        (self.taken, self.waits) = (0, 0);
+        (self.taken, self.waits, self.grows) = (0, 0, None);
+    }
+}
+
+/// A record that is being written. Where that fails halfway, by a panic, nothing of it stays: its head would tell of nothing.
+struct Unfinished<'a> {
+    records: &'a mut Vec<u8>,
+    head: usize,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.records.truncate(self.head);
     }
 }
 
@@ -164,6 +200,7 @@ fn record_at(records: &[u8], at: usize) -> Option<(u32, &[u8], usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::Bare;
 
     /// Texts in brackets.
     struct Brackets;
@@ -190,6 +227,10 @@ mod tests {
 
     fn opened(parcel: Parcel) -> String {
         String::from_utf8(parcel.open(&Brackets)).expect("text")
+    }
+
+    fn opened_bare(parcel: Parcel) -> String {
+        String::from_utf8(parcel.open(&Bare)).expect("text")
     }
 
     #[test]
@@ -233,6 +274,44 @@ mod tests {
             came.extend_from_slice(&part);
         }
         assert!(came == whole && all.waits() == 0);
+    }
+
+    #[test]
+    fn texts_without_a_frame_are_one_record_however_many_they_are() {
+        let mut all = Outbox::new(0);
+        all.finished(|bytes| bytes.extend_from_slice(b"begin "));
+        ["a", "", "bc", "d"].iter().for_each(|text| all.text(text));
+        assert_eq!(all.records.len(), 2 * HEAD + "begin abcd".len());
+        all.finished(|bytes| bytes.extend_from_slice(b" end"));
+        all.text("e");
+        assert_eq!(all.waits(), "begin abcd ende".len());
+        assert_eq!(opened_bare(all.take(8)), "begin abcd");
+        all.text("f");
+        assert_eq!(opened_bare(all.take(usize::MAX)), " endef");
+        assert!(all.is_empty() && all.waits() == 0);
+        let long = "x".repeat(1000);
+        (0..100).for_each(|_| all.text(&long));
+        let part = opened_bare(all.take(LONG));
+        assert!(part.len() < 2 * LONG && !all.is_empty());
+        assert_eq!(part.len() + opened_bare(all.take(usize::MAX)).len(), 100 * long.len());
+    }
+
+    #[test]
+    fn what_fails_halfway_leaves_nothing_behind() {
+        for around in [0, Brackets.around()] {
+            let mut all = Outbox::new(around);
+            all.finished(|bytes| bytes.extend_from_slice(b"begin "));
+            let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                all.finished(|bytes| {
+                    bytes.extend_from_slice(b"half of it");
+                    std::panic::panic_any("asked for");
+                });
+            }));
+            assert!(failed.is_err());
+            all.finished(|bytes| bytes.extend_from_slice(b"end"));
+            assert_eq!(all.waits(), "begin end".len());
+            assert_eq!(opened(all.take(usize::MAX)), "begin end");
+        }
     }
 
     #[test]
