@@ -11,6 +11,8 @@ pub mod score;
 pub mod stop;
 pub mod utf8;
 
+use std::borrow::Cow;
+
 pub use assemble::Assembler;
 pub use end::{Cause, End};
 pub use outbox::Outbox;
@@ -60,22 +62,22 @@ pub trait Consumer: Send {
 
 /// What a text looks like when it leaves.
 pub trait Framing: Send + Sync {
-    /// Bytes that a text grows by.
-    fn around(&self) -> usize;
+    /// What stands before a text and behind it.
+    fn around(&self) -> (&[u8], &[u8]);
 
-    /// Gives the text in its frame to `put`, in pieces. It is whole characters.
-    fn text(&self, text: &[u8], put: &mut dyn FnMut(&[u8]));
+    /// The text as it stands between them. It is whole characters.
+    fn within<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]>;
 }
 
 /// A text as it is.
 pub struct Bare;
 
 impl Framing for Bare {
-    fn around(&self) -> usize {
-        0
+    fn around(&self) -> (&[u8], &[u8]) {
+        (&[], &[])
     }
 
-    fn text(&self, text: &[u8], put: &mut dyn FnMut(&[u8])) {
-        put(text);
+    fn within<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        Cow::Borrowed(text)
     }
 }

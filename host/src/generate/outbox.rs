@@ -35,9 +35,10 @@ pub struct Parcel {
 }
 
 impl Outbox {
-    /// For texts that grow by `around` bytes when they leave.
-    pub fn new(around: usize) -> Outbox {
-        Outbox { around, ..Outbox::default() }
+    /// For texts that leave in such frames.
+    pub fn new(framing: &dyn Framing) -> Outbox {
+        let (before, after) = framing.around();
+        Outbox { around: before.len() + after.len(), ..Outbox::default() }
     }
 
     /// Adds a text that gets its frame when it leaves.
@@ -45,8 +46,15 @@ impl Outbox {
         if self.around == 0 {
             return self.bare(text);
         }
-        self.record(0, |records| records.extend_from_slice(text.as_bytes()));
+        self.add(text);
         self.waits += self.around;
+    }
+
+    fn add(&mut self, text: &str) {
+        self.records.reserve(HEAD + text.len());
+        self.records.extend_from_slice(&told(0, text.len()));
+        self.records.extend_from_slice(text.as_bytes());
+        self.waits += text.len();
     }
 
     /// A text that nothing will stand around needs no record of its own, and a collected answer has as many as tokens.
@@ -57,10 +65,8 @@ impl Outbox {
         }
         let head = self.grows.filter(|head| self.records.len() - head < LONG);
         let Some(head) = head else {
-            let head = self.records.len();
-            self.record(0, |records| records.extend_from_slice(text.as_bytes()));
-            self.grows = Some(head);
-            return;
+            self.grows = Some(self.records.len());
+            return self.add(text);
         };
         self.records.extend_from_slice(text.as_bytes());
         self.waits += text.len();
@@ -70,27 +76,23 @@ impl Outbox {
 
     /// Adds what `write` appends.
     pub fn finished(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.record(FINISHED, write);
-    }
-
-    fn record(&mut self, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
         self.grows = None;
         let head = self.records.len();
-        let mut unfinished = Unfinished { records: &mut self.records, head };
+        let unfinished = Unfinished { records: &mut self.records, head };
         unfinished.records.extend_from_slice(&[0; HEAD]);
         write(unfinished.records);
         std::mem::forget(unfinished);
         let length = self.records.len() - head - HEAD;
         self.waits += length;
-        if kind == FINISHED && (length == 0 || length > LONG) {
+        if length == 0 || length > LONG {
             let whole = self.records.split_off(head);
             for part in whole[HEAD..].chunks(LONG) {
-                self.records.extend_from_slice(&told(kind, part.len()));
+                self.records.extend_from_slice(&told(FINISHED, part.len()));
                 self.records.extend_from_slice(part);
             }
             return;
         }
-        self.records[head..head + HEAD].copy_from_slice(&told(kind, length));
+        self.records[head..head + HEAD].copy_from_slice(&told(FINISHED, length));
     }
 
     /// About how many bytes will leave.
@@ -172,18 +174,20 @@ impl Parcel {
     /// What it looks like on its way.
     pub fn open(self, framing: &dyn Framing) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.waits + BEHIND);
-        write(&self.records, framing, &mut |part| bytes.extend_from_slice(part));
+        write(&self.records, framing, |part| bytes.extend_from_slice(part));
         bytes
     }
 }
 
-fn write(records: &[u8], framing: &dyn Framing, put: &mut dyn FnMut(&[u8])) {
-    let mut at = 0;
+fn write(records: &[u8], framing: &dyn Framing, mut put: impl FnMut(&[u8])) {
+    let ((before, after), mut at) = (framing.around(), 0);
     while let Some((kind, record, next)) = record_at(records, at) {
         if kind == FINISHED {
             put(record);
         } else {
-            framing.text(record, put);
+            put(before);
+            put(&framing.within(record));
+            put(after);
         }
         at = next;
     }
@@ -199,6 +203,8 @@ fn record_at(records: &[u8], at: usize) -> Option<(u32, &[u8], usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
     use crate::generate::Bare;
 
@@ -206,19 +212,17 @@ mod tests {
     struct Brackets;
 
     impl Framing for Brackets {
-        fn around(&self) -> usize {
-            2
+        fn around(&self) -> (&[u8], &[u8]) {
+            (b"[", b"]")
         }
 
-        fn text(&self, text: &[u8], put: &mut dyn FnMut(&[u8])) {
-            put(b"[");
-            put(text);
-            put(b"]");
+        fn within<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+            Cow::Borrowed(text)
         }
     }
 
     fn outbox(texts: &[&str]) -> Outbox {
-        let mut outbox = Outbox::new(Brackets.around());
+        let mut outbox = Outbox::new(&Brackets);
         outbox.finished(|bytes| bytes.extend_from_slice(b"begin "));
         texts.iter().for_each(|text| outbox.text(text));
         outbox.finished(|bytes| bytes.extend_from_slice(b" end"));
@@ -263,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_is_finished_leaves_in_parts_however_long_it_is() {
-        let mut all = Outbox::new(0);
+        let mut all = Outbox::new(&Bare);
         let whole: Vec<u8> = (0..10 * LONG + 7).map(|at| (at % 251) as u8).collect();
         all.finished(|bytes| bytes.extend_from_slice(&whole));
         assert_eq!(all.waits(), whole.len());
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn texts_without_a_frame_are_one_record_however_many_they_are() {
-        let mut all = Outbox::new(0);
+        let mut all = Outbox::new(&Bare);
         all.finished(|bytes| bytes.extend_from_slice(b"begin "));
         ["a", "", "bc", "d"].iter().for_each(|text| all.text(text));
         assert_eq!(all.records.len(), 2 * HEAD + "begin abcd".len());
@@ -298,8 +302,8 @@ mod tests {
 
     #[test]
     fn what_fails_halfway_leaves_nothing_behind() {
-        for around in [0, Brackets.around()] {
-            let mut all = Outbox::new(around);
+        for framing in [&Bare as &dyn Framing, &Brackets] {
+            let mut all = Outbox::new(framing);
             all.finished(|bytes| bytes.extend_from_slice(b"begin "));
             let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 all.finished(|bytes| {

@@ -5,7 +5,7 @@
 //! engine ever built.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -25,13 +25,17 @@ pub struct Link {
     pub(super) steps: Steps,
     /// The rules of the worker.
     pub(super) strict: Strict,
-    epoch: Mutex<u64>,
+    /// Number of wakes so far. It grows under the lock that `changed` is waited for with, and is read without.
+    epoch: AtomicU64,
+    waiting: Mutex<()>,
     changed: Condvar,
     /// Rung at each wake, for a driver that sleeps on descriptors. It is taken away when its owner ends: links stay.
     bell: Mutex<Option<Arc<Bell>>>,
     flags: Mutex<Flags>,
     ends: Ends,
     fault: Mutex<Fault>,
+    /// The fault is one to be told: it is asked for before each step.
+    failed: AtomicBool,
     pub(super) spans: Mutex<Spans>,
 }
 
@@ -58,11 +62,13 @@ impl Link {
             heartbeat: AtomicU64::new(0),
             steps: Steps::default(),
             strict: Strict::default(),
-            epoch: Mutex::new(0),
+            epoch: AtomicU64::new(0),
+            waiting: Mutex::default(),
             changed: Condvar::new(),
             bell: Mutex::new(None),
             flags: Mutex::default(),
             fault: Mutex::default(),
+            failed: AtomicBool::new(false),
             spans: Mutex::default(),
             ends: Ends::new(plugin, Limits::CONTRACT),
         }));
@@ -77,7 +83,9 @@ impl Link {
 
     /// Something happened: a submit, a cancel, a wake.
     pub fn wake(&self) {
-        *self.epoch.lock() += 1;
+        let waiting = self.waiting.lock();
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        drop(waiting);
         self.changed.notify_one();
         if let Some(bell) = &*self.bell.lock() {
             bell.ring();
@@ -94,6 +102,7 @@ impl Link {
         let mut fault = self.fault.lock();
         if matches!(*fault, Fault::None) {
             *fault = Fault::Reported(reason);
+            self.failed.store(true, Ordering::Release);
         }
         drop(fault);
         self.wake();
@@ -101,6 +110,9 @@ impl Link {
 
     /// Why the engine is lost, if the plugin said so; told once.
     pub fn fault(&self) -> Option<String> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
         let mut fault = self.fault.lock();
         match std::mem::replace(&mut *fault, Fault::Told) {
             Fault::Reported(reason) => Some(reason),
@@ -121,21 +133,21 @@ impl Link {
         self.heartbeat.load(Ordering::Relaxed)
     }
 
-    /// Steps that the engine made since the last question. One asks at a time.
+    /// Steps that the engine made since the last question, whoever asked.
     pub fn take_steps(&self) -> u64 {
         self.steps.take()
     }
 
     /// Number of wakes so far. Read it before looking for work, give it to [`Link::wait`] after finding none.
     pub fn epoch(&self) -> u64 {
-        *self.epoch.lock()
+        self.epoch.load(Ordering::Acquire)
     }
 
     /// Waits until something happened since `seen`, or until then.
     pub fn wait(&self, seen: u64, until: Instant) {
-        let mut epoch = self.epoch.lock();
-        while *epoch == seen {
-            if self.changed.wait_until(&mut epoch, until).timed_out() {
+        let mut waiting = self.waiting.lock();
+        while self.epoch() == seen {
+            if self.changed.wait_until(&mut waiting, until).timed_out() {
                 return;
             }
         }

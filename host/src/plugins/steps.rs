@@ -37,10 +37,10 @@ impl Steps {
         self.made.store(self.made.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// How many were made since this was last asked.
+    /// How many were made since this was last asked; each is answered to one, whoever asks at once.
     pub(super) fn take(&self) -> u64 {
         let all = self.made();
-        all.saturating_sub(self.taken.swap(all, Ordering::Relaxed))
+        all.saturating_sub(self.taken.fetch_max(all, Ordering::Relaxed))
     }
 
     /// How many were made.
@@ -69,6 +69,18 @@ impl Steps {
 mod tests {
     use super::*;
     use cascadia_plugin_api::abi::code;
+
+    #[test]
+    fn each_step_is_counted_once_however_many_ask() {
+        let (steps, made) = (Steps::default(), 10_000);
+        let taken: u64 = std::thread::scope(|scope| {
+            let ask = || std::iter::repeat_with(|| steps.take()).take(20_000).sum::<u64>();
+            let asking = [scope.spawn(ask), scope.spawn(ask)];
+            (0..made).for_each(|_| steps.add(1));
+            asking.into_iter().map(|asked| asked.join().expect("it counts")).sum()
+        });
+        assert_eq!(taken + steps.take(), made);
+    }
 
     #[test]
     fn what_was_said_in_one_step_is_no_word_about_the_next() {

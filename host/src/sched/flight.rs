@@ -5,6 +5,7 @@
 //! microseconds and never over a call into a plugin.
 
 mod mode;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub use mode::Mode;
+use room::{AHEAD, BEGINS, Room};
 
 use super::flood::Tide;
 use crate::generate::assemble::{Progress, Shown};
@@ -24,18 +26,14 @@ use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, O
 /// Bytes above which a client that does not read counts as slow: also the most that is handed over at once, so that what
 /// counts as delivered is not far ahead of the client.
 const PART: usize = 64 * 1024;
-/// A full stream whose client took bytes this recently is one whose engine runs ahead: the engine pauses for a moment.
-const AHEAD: Duration = Duration::from_millis(100);
-/// The same for one of which nothing was handed over yet: its client cannot have read, and the host may have much to do.
-const BEGINS: Duration = Duration::from_secs(1);
-/// How far over its limit a stream may grow, in limits, while its client is given time to read on.
-const GRACE: usize = 16;
 
 /// One generation between engine and client.
 pub struct Flight {
     /// The task's id at its engine; never used twice.
     pub task: u64,
     mode: Mode,
+    /// So many bytes may wait without a question.
+    little: usize,
     /// Ends the client's connection, when nothing else reaches it.
     connection: CancellationToken,
     state: Mutex<State>,
@@ -104,11 +102,10 @@ impl Flight {
         connection: CancellationToken,
     ) -> Flight {
         let usage = assembler.usage();
-        let around = mode.framing().around();
         let (Mode::Stream { limit, .. } | Mode::Collect { limit }) = mode;
         let state = State {
             live: Some(Live { assembler, consumer }),
-            out: Outbox::new(around),
+            out: Outbox::new(mode.framing()),
             counted: 0,
             tokens: 0,
             stamps: Vec::new(),
@@ -122,7 +119,7 @@ impl Flight {
             waker: None,
             entering: None,
         };
-        Flight { task, mode, connection, state: Mutex::new(state) }
+        Flight { task, mode, little: limit.min(PART), connection, state: Mutex::new(state) }
     }
 
     /// The engine took the task: its prompt counts from now on.
@@ -142,28 +139,15 @@ impl Flight {
         let finishes = piece.more.finish.is_some();
         let mut state = self.state.lock();
         let state = &mut *state;
-        // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
-        if state.live.is_some() && self.crowds(state, now) {
-            self.cut_off(state, now);
-            return if finishes { After::Nothing } else { After::Cancel };
-        }
-        let Some(live) = state.live.as_mut() else { return After::Nothing };
         let waits = state.out.waits();
-        let collects = matches!(self.mode, Mode::Collect { .. });
-        let idle = state.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        let (full, end) = match self.mode {
-            Mode::Stream { limit, patience, ref unread, most, .. } => {
-                let given_up = waits > limit && (idle > patience || waits > limit * GRACE);
-                let much = waits > limit || (waits > PART && unread.total() > most);
-                (much && idle < state.ahead, given_up.then_some(End::Cancelled(Cause::SlowClient)))
-            }
-            Mode::Collect { limit } => (false, (waits > limit).then(|| too_large(limit))),
-        };
-        if let Some(end) = end {
-            state.finish(end, now);
+        // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
+        let room = if waits > self.little { self.room(state, now) } else { Room::Enough };
+        if room == Room::None {
             wakers.extend(state.waker.take());
             return if finishes { After::Nothing } else { After::Cancel };
         }
+        let Some(live) = state.live.as_mut() else { return After::Nothing };
+        let collects = matches!(self.mode, Mode::Collect { .. });
         let Live { assembler, consumer } = live;
         let (out, mut shown) = (&mut state.out, 0);
         if !piece.more.prompt_logprobs.is_empty() {
@@ -178,7 +162,7 @@ impl Flight {
         }
         state.usage = assembler.usage();
         let after = match progress {
-            Progress::Open if full => After::Pause,
+            Progress::Open if room == Room::Ahead => After::Pause,
             Progress::Open => After::Nothing,
             Progress::StopString => {
                 state.finish(End::Stop, now);
@@ -330,73 +314,6 @@ impl Flight {
         let state = self.state.lock();
         Outcome { end: state.end.clone(), usage: state.usage, accepted: state.accepted, cut: state.cut }
     }
-
-    /// Ends the connection of a client that has not read for `patience`. True when it did. What is collected no client can
-    /// read: one choice of an answer may wait for another as long as that takes.
-    pub fn cut_if_slow(&self, now: Instant, patience: Duration) -> bool {
-        if matches!(self.mode, Mode::Collect { .. }) {
-            return false;
-        }
-        let mut state = self.state.lock();
-        let late = state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) > patience);
-        if !late || (state.end.is_none() && state.out.waits() < PART) || state.cut.is_some() {
-            return false;
-        }
-        self.cut_off(&mut state, now);
-        true
-    }
-
-    /// The same where the bytes of all streams leave no room, of which this one has more than a part.
-    pub fn cut_if_crowded(&self, now: Instant) -> bool {
-        let mut state = self.state.lock();
-        let crowds = state.cut.is_none() && self.crowds(&state, now);
-        if crowds {
-            self.cut_off(&mut state, now);
-        }
-        crowds
-    }
-
-    /// Since when its client has taken nothing, if something waits for it.
-    pub fn idle_since(&self) -> Option<Instant> {
-        self.state.lock().waiting_since
-    }
-
-    /// Nobody will take what waits: a shadow that its engine still has must not keep it.
-    pub fn discard(&self) {
-        let mut state = self.state.lock();
-        state.drop_out();
-        self.count(&mut state);
-    }
-
-    /// Whether this stream is one of those that take the room of all. One that was read from a moment ago and is within its
-    /// limit is not: its engine runs ahead, and is slowed down. Nor is one that begins, until something has left.
-    fn crowds(&self, state: &State, now: Instant) -> bool {
-        let Mode::Stream { limit, ref unread, most, .. } = self.mode else { return false };
-        let waits = state.out.waits();
-        let idle =
-            || state.waiting_since.is_some_and(|since| now.saturating_duration_since(since) >= state.ahead);
-        let full = waits > limit && state.ahead == AHEAD;
-        waits > PART && (full || idle()) && unread.total() > most
-    }
-
-    /// Ends a client that does not read together with its connection, and lets go of what waits for it.
-    fn cut_off(&self, state: &mut State, now: Instant) {
-        state.cut = Some(Cause::SlowClient);
-        if state.live.is_some() {
-            state.finish(End::Cancelled(Cause::SlowClient), now);
-        }
-        state.drop_out();
-        self.count(state);
-        self.connection.cancel();
-    }
-
-    /// Sets right what is counted of this stream among all.
-    fn count(&self, state: &mut State) {
-        if let Mode::Stream { unread, .. } = &self.mode {
-            let waits = state.out.waits();
-            unread.settle(&mut state.counted, waits);
-        }
-    }
 }
 
 impl Drop for Flight {
@@ -474,9 +391,4 @@ fn end_of(finish: Finish) -> End {
         }
         Finish::Error(failure) => End::Error(failure),
     }
-}
-
-fn too_large(limit: usize) -> End {
-    let message = format!("the answer is over {limit} bytes; stream it, or lower max_tokens");
-    End::Error(Failure::fault("answer_too_large", message))
 }

@@ -56,11 +56,12 @@ impl Tide {
     pub(super) fn piece(&mut self, now: Instant, engine: &Flood) {
         // What comes in one push leaves together anyway, and says nothing of the next.
         let Some(last) = self.last.replace(now).filter(|last| *last != now) else { return };
-        if now.saturating_duration_since(last) > GATHER {
+        let gap = now.saturating_duration_since(last);
+        if gap > GATHER {
             (self.high, self.near) = (false, false);
             return engine.set(false);
         }
-        let near = now.saturating_duration_since(last) < NEAR;
+        let near = gap < NEAR;
         if std::mem::replace(&mut self.near, near) == near {
             self.high = near;
             engine.set(near);

@@ -51,6 +51,8 @@ pub struct Worker {
     pieces: AtomicU64,
     flood: Arc<Flood>,
     inner: Mutex<Inner>,
+    /// The mailbox may hold something: it is looked into before each step.
+    mail: AtomicBool,
     /// The engine should return at once and the thread end.
     closing: AtomicBool,
     ended: Condvar,
@@ -111,6 +113,7 @@ impl Worker {
             pieces: AtomicU64::new(0),
             flood: Arc::default(),
             inner: Mutex::default(),
+            mail: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             ended: Condvar::new(),
             id,
@@ -161,8 +164,9 @@ impl Worker {
         self.engine.load()
     }
 
-    /// Sets the worker's gauges from the engine's report; called before each scrape.
+    /// Counts the steps that were made, and sets the worker's gauges from the engine's report; called before each scrape.
     pub fn refresh_metrics(&self) {
+        self.count_steps();
         let load = self.load();
         self.own.running.set(load.running.into());
         self.own.waiting.set(load.waiting.into());
@@ -174,6 +178,11 @@ impl Worker {
         };
         self.own.kv_usage.set(usage);
         self.own.tokens_cached.set(load.tokens_cached as f64);
+    }
+
+    /// Counts the steps that were made and are not counted. Not with each of them: that is a locked instruction or two.
+    fn count_steps(&self) {
+        self.own.steps.inc_by(self.engine.link().take_steps());
     }
 
     /// Whether it has tasks.
@@ -229,6 +238,7 @@ impl Worker {
             }
             None => {
                 inner.mailbox.push(Submit { flight, request, permit });
+                self.mail.store(true, Ordering::Release);
                 inner.mailbox.len() == 1
             }
         }
@@ -257,6 +267,7 @@ impl Worker {
     /// Ends everything on this worker; it takes nothing from now on.
     fn fail_all(&self, reason: &str, end: &dyn Fn() -> End) {
         self.own.up.set(0.0);
+        self.count_steps();
         self.gate.close();
         let (mailbox, tasks) = {
             let mut inner = self.inner.lock();
@@ -314,7 +325,6 @@ impl Worker {
             let stepped = self.engine.step(&mut receiver);
             let ahead = receiver.ahead;
             drop(receiver);
-            self.own.steps.inc_by(link.take_steps());
             match stepped {
                 Err(failure) => {
                     self.broken(&failure);
@@ -338,12 +348,17 @@ impl Worker {
             tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
         }
         link.end_spans();
+        self.count_steps();
     }
 
     /// Takes what other threads have put into the mailbox.
     fn admit(&self, at_work: &mut AtWork) {
+        if !self.mail.load(Ordering::Acquire) {
+            return;
+        }
         let mail: Vec<(Arc<Flight>, Request)> = {
             let mut inner = self.inner.lock();
+            self.mail.store(false, Ordering::Relaxed);
             let Inner { mailbox, tasks, .. } = &mut *inner;
             if tasks.is_empty() && !mailbox.is_empty() {
                 at_work.pace.begins();

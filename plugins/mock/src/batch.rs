@@ -78,7 +78,7 @@ impl Batch {
         run.cached = self.cache.take(&task.cache_salt, &task.adapter, &task.tokens, now);
         run.start(now, self.pace);
         self.tricks |= run.order.slow_step_ms > 0 || run.order.push_from_thread || run.order.unknown_finish;
-        self.blocks += run.tokens().div_ceil(self.block_size);
+        self.blocks += run.blocks(self.block_size);
         self.runs.push(run);
         self.first = None;
     }
@@ -246,7 +246,7 @@ impl Batch {
         runs.retain_mut(|run| {
             let stays = turn(run);
             if stays {
-                blocks += run.tokens().div_ceil(self.block_size);
+                blocks += run.blocks(self.block_size);
                 first = first.first(run.dues());
             }
             stays

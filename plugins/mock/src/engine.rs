@@ -23,7 +23,7 @@ use crate::ext::adapters::Shelf;
 use crate::ext::embed::Desk;
 use crate::ext::kv_log::SharedLog;
 use crate::ext::own_thread::OwnThread;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Settled};
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::order::{Order, Site};
@@ -136,19 +136,21 @@ impl Mock {
     /// A step, on whichever thread drives.
     pub(crate) fn turn(&self, sink: &mut Sink) -> Result<Next> {
         let mut batch = self.batch.lock();
-        self.inbox.lock().hand_over(&mut batch, self.now())?;
+        let mut now = self.now();
+        self.inbox.lock().hand_over(&mut batch, now)?;
         if self.relay.has_peers() {
             batch.untravelled().for_each(|run| run.travel(|text| self.relay.travel(text)));
+            now = self.now();
         }
-        while let Some(block) = batch.take_block(self.now()) {
+        while let Some(block) = batch.take_block(now) {
             self.block(block);
+            now = self.now();
         }
         let kept = KeptSink::of(sink);
-        while let Some((task, breach)) = batch.take_breach(self.now()) {
+        while let Some((task, breach)) = batch.take_breach(now) {
             kept.commit(breach, task);
         }
         *self.last_sink.lock() = Some(kept);
-        let now = self.now();
         if let Some(filler) = self.filler.get() {
             let vocabulary = usize::try_from(self.card.vocab_size).unwrap_or(usize::MAX);
             batch.ask(filler, vocabulary, &mut self.masks.lock(), now);
@@ -156,14 +158,14 @@ impl Mock {
         if let Err(fault) = batch.advance(now) {
             return Err(self.fail(&mut batch, fault, now));
         }
-        let lost = self.inbox.lock().settle(&mut batch);
+        let Settled { lost, waiting } = self.inbox.lock().settle(&mut batch);
         self.meter.book(batch.chunks(), lost);
         let flow = sink.push_each(batch.chunks().iter().map(Delivery::chunk));
         batch.pushed();
         if flow == Flow::Stop {
             return Ok(Next::Idle);
         }
-        if self.desk.work(&self.options.broken, sink) || self.inbox.lock().is_waiting(&batch) {
+        if self.desk.work(&self.options.broken, sink) || waiting {
             return Ok(Next::More);
         }
         Ok(match batch.next(now) {

@@ -29,6 +29,15 @@ pub(crate) struct Inbox {
     broken: Option<Error>,
 }
 
+/// What a step left behind.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    /// Tasks that left without the host's knowledge.
+    pub(crate) lost: u64,
+    /// A task waits although there is a slot for it.
+    pub(crate) waiting: bool,
+}
+
 impl Inbox {
     /// An inbox for `slots` running and `max_waiting` waiting tasks.
     pub(crate) fn new(slots: usize, max_waiting: usize, kv_blocks: u64) -> Inbox {
@@ -125,19 +134,14 @@ impl Inbox {
         Ok(())
     }
 
-    /// Brings the load up to date with a step; answers how many tasks left without the host's knowledge.
-    pub(crate) fn settle(&mut self, batch: &mut Batch) -> u64 {
+    /// Brings the load up to date with a step.
+    pub(crate) fn settle(&mut self, batch: &mut Batch) -> Settled {
         self.see(batch);
         let (over, lost) = batch.take_over();
         for id in over {
             self.live.remove(&id);
         }
-        lost
-    }
-
-    /// Whether a task waits although there is a slot for it.
-    pub(crate) fn is_waiting(&self, batch: &Batch) -> bool {
-        batch.len() < self.slots && !self.queue.is_empty()
+        Settled { lost, waiting: batch.len() < self.slots && !self.queue.is_empty() }
     }
 
     /// The engine failed: all tasks are gone, and every later call answers `error`. Answers how many there were.

@@ -60,6 +60,8 @@ pub(crate) struct Run {
     answer: Vec<u32>,
     /// Its text has been to the other stages.
     pub(crate) travelled: bool,
+    /// Blocks in the cache, when that was last asked.
+    blocks: u64,
     plan: Plan,
     writer: Writer,
     prefill: u64,
@@ -96,6 +98,7 @@ impl Run {
             style,
             span: None,
             paused: false,
+            blocks: 0,
             answer: Vec::new(),
             plan: if order.invalid_utf8 { broken_utf8(plan) } else { plan },
             writer: writer(&task, &order, options),
@@ -176,9 +179,13 @@ impl Run {
         Dues { own: next.own.min(self.cancel_at.unwrap_or(u64::MAX)), ..next }
     }
 
-    /// Tokens in the cache for it.
-    pub(crate) fn tokens(&self) -> u64 {
-        self.task.tokens.len() as u64 + self.writer.generated
+    /// Blocks in the cache for it, of `size` tokens each. Divided only when one more is needed: that is asked in every step.
+    pub(crate) fn blocks(&mut self, size: u64) -> u64 {
+        let tokens = self.task.tokens.len() as u64 + self.writer.generated;
+        if tokens > self.blocks.saturating_mul(size) {
+            self.blocks = tokens.div_ceil(size);
+        }
+        self.blocks
     }
 
     /// Whether the engine fails now.

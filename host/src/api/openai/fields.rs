@@ -1,6 +1,10 @@
 //! Reads a JSON object field by field. Null is absent; a wrong type or a value out of range names the field; unknown
 //! fields are left alone, as the clients' own extras rely on it.
 
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Code};
@@ -8,11 +12,19 @@ use crate::error::{ApiError, Code};
 /// Most values of a body, nested ones too: more than the token ids of any window, and some 100 MB.
 const MAX_VALUES: usize = 2_000_000;
 
-/// Fields of a body that are looked through one by one.
+/// Fields that are looked through one by one. Nearly every body has fewer: a look at those costs less than a hash for each of
+/// the fifty names that are asked for.
 const FEW: usize = 16;
 
-/// A request's object.
-pub(super) struct Fields(Map<String, Value>);
+/// A request's object: each name once, the last value of those given. One that was taken is null.
+#[derive(Default)]
+pub(super) struct Fields {
+    /// By name, if more than a few.
+    all: Vec<(String, Value)>,
+    /// A bit for each length of a name that there is, those over the last together: most names that are asked for are not
+    /// there, and most of those have a length of their own.
+    lengths: u64,
+}
 
 impl Fields {
     /// Reads a body. Its values are counted first: each takes far more memory than its two bytes of text.
@@ -24,25 +36,41 @@ impl Fields {
             let message = format!("the body has over {MAX_VALUES} values; send fewer");
             return Err(ApiError::new(Code::BodyTooLarge, message));
         }
-        match serde_json::from_slice(body) {
-            Ok(Value::Object(map)) => Ok(Fields(map)),
-            Ok(_) => Err(ApiError::new(Code::InvalidJson, "the body is JSON, but no object")),
-            Err(e) => Err(ApiError::new(Code::InvalidJson, format!("the body is not JSON: {e}"))),
+        // Read for an object, what is none is not read to its end.
+        let error = match serde_json::from_slice(body) {
+            Ok(fields) => return Ok(fields),
+            Err(e) if e.is_data() => serde_json::from_slice::<IgnoredAny>(body).err(),
+            Err(e) => Some(e),
+        };
+        let message = match error {
+            None => "the body is JSON, but no object".to_owned(),
+            Some(e) => format!("the body is not JSON: {e}"),
+        };
+        Err(ApiError::new(Code::InvalidJson, message))
+    }
+
+    fn find(&mut self, name: &str) -> Option<&mut Value> {
+        if self.lengths & length(name) == 0 {
+            return None;
         }
+        let at = if self.all.len() <= FEW {
+            self.all.iter().position(|(key, _)| key == name)
+        } else {
+            self.all.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()
+        };
+        at.map(|at| &mut self.all[at].1)
     }
 
     /// Takes a field out; null counts as absent.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
-        // Some fifty names are asked for, of which a body has a few: a look at those costs less than a hash for each.
-        if self.0.len() <= FEW && !self.0.keys().any(|key| key == name) {
-            return None;
-        }
-        self.0.remove(name).filter(|v| !v.is_null())
+        self.find(name).map(std::mem::take).filter(|value| !value.is_null())
     }
 
-    /// Puts a field back.
+    /// Puts a field back that was taken.
     pub(super) fn put(&mut self, name: &str, value: Value) {
-        self.0.insert(name.to_owned(), value);
+        if let Some(taken) = self.find(name) {
+            *taken = value;
+        }
     }
 
     /// A text.
@@ -67,7 +95,7 @@ impl Fields {
     pub(super) fn object(&mut self, name: &str) -> Result<Option<Fields>, ApiError> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::Object(map)) => Ok(Some(Fields(map))),
+            Some(Value::Object(map)) => Ok(Some(map.into_iter().collect())),
             Some(other) => Err(wrong(name, "an object", &other)),
         }
     }
@@ -108,13 +136,75 @@ impl Fields {
 
     /// Names of what is left.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.all.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
     }
 
     /// What is left, for templates that read extras.
     pub(super) fn into_map(self) -> Map<String, Value> {
-        self.0
+        self.all.into_iter().collect()
     }
+}
+
+impl FromIterator<(String, Value)> for Fields {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(given: I) -> Fields {
+        let mut fields = Fields::default();
+        given.into_iter().for_each(|(name, value)| fields.add(name, value));
+        fields.settle();
+        fields
+    }
+}
+
+/// While they are read.
+impl Fields {
+    fn add(&mut self, name: String, value: Value) {
+        if self.all.len() <= FEW
+            && let Some(known) = self.find(&name)
+        {
+            *known = value;
+        } else {
+            self.lengths |= length(&name);
+            self.all.push((name, value));
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.all.len() > FEW {
+            // Of those with one name the last comes first.
+            self.all.reverse();
+            self.all.sort_by(|(a, _), (b, _)| a.cmp(b));
+            self.all.dedup_by(|(a, _), (b, _)| a == b);
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Fields::default();
+                while let Some((name, value)) = map.next_entry()? {
+                    fields.add(name, value);
+                }
+                fields.settle();
+                Ok(fields)
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// The bit of a name's length.
+fn length(name: &str) -> u64 {
+    1 << name.len().min(63)
 }
 
 /// Values in a text that may be JSON, one more or less: what begins or goes on outside of its strings.
@@ -188,12 +278,40 @@ mod tests {
     }
 
     #[test]
+    fn of_a_name_that_is_given_twice_the_last_counts_and_the_name_is_one() {
+        for others in [0, 5, FEW - 2, FEW - 1, FEW, 4 * FEW] {
+            let others: String = (0..others).map(|n| format!("\"o{n}\":{n},")).collect();
+            let text = format!("{{\"a\":1,{others}\"b\":2,\"a\":3,\"b\":null}}");
+            let mut fields = fields(&text);
+            assert_eq!(fields.names().filter(|name| *name == "a").count(), 1, "{text}");
+            assert_eq!(fields.integer("a", 0, 9), Ok(Some(3)), "{text}");
+            assert_eq!((fields.take("a"), fields.take("b"), fields.take("c")), (None, None, None), "{text}");
+            assert_eq!(fields.names().count(), others.matches(':').count(), "{text}");
+        }
+    }
+
+    #[test]
+    fn many_fields_are_found_as_fast_as_few() {
+        let many: Vec<String> = (0..100_000).map(|n| format!("\"o{n}\":[]")).collect();
+        let mut fields = fields(&format!("{{{}}}", many.join(",")));
+        for n in 0..100_000 {
+            assert!(fields.take(&format!("o{n}")).is_some());
+        }
+        assert_eq!(fields.names().count(), 0);
+    }
+
+    #[test]
     fn what_is_no_object_is_refused_as_json() {
-        for bad in ["", "[]", "{", "null", "\u{1}"] {
+        let object = |bad: &str| bad.ends_with("but no object");
+        for (bad, told) in
+            [("", false), ("[]", true), ("[1", false), ("{", false), ("null", true), ("\u{1}", false)]
+        {
+            let error = Fields::parse(bad.as_bytes()).err().expect(bad);
             assert_eq!(
-                Fields::parse(bad.as_bytes()).err().map(|e| e.code),
-                Some(Code::InvalidJson),
-                "{bad:?}"
+                (error.code, object(&error.message)),
+                (Code::InvalidJson, told),
+                "{bad:?}: {}",
+                error.message
             );
         }
     }

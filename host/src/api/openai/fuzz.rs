@@ -10,7 +10,7 @@ use super::frames::{Choice, Dialect, Echo, Frames, Labels, Last};
 use super::messages;
 use super::params::Params;
 use crate::error::ApiError;
-use crate::generate::{Consumer, End, Event, Framing, Outbox, Usage};
+use crate::generate::{Consumer, End, Event, Outbox, Usage};
 use crate::http::stream::Tail;
 use crate::models::Offer;
 
@@ -74,7 +74,7 @@ pub fn frames(chat: bool, include_usage: bool, echo: Option<&str>, texts: &[Stri
     let labels = Arc::new(labels);
     let mut frames = Frames::new(dialect, &labels, include_usage, choice);
     let frame = frames.frame();
-    let mut outbox = Outbox::new(frame.around());
+    let mut outbox = Outbox::new(&frame);
     for text in texts {
         frames.write(Event::Text { text, tokens: 1, scores: &[] }, &mut outbox);
     }

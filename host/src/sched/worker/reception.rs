@@ -27,7 +27,10 @@ pub(super) struct Reception<'a> {
 impl Reception<'_> {
     fn pushed(&mut self) {
         self.now = None;
-        self.worker.pieces.fetch_add(std::mem::take(&mut self.pieces), Ordering::Relaxed);
+        // Counted by this thread alone, and so without a locked instruction.
+        let pieces = self.worker.pieces.load(Ordering::Relaxed);
+        let all = pieces.wrapping_add(std::mem::take(&mut self.pieces));
+        self.worker.pieces.store(all, Ordering::Relaxed);
         self.at_work.wakers.drain(..).for_each(Waker::wake);
     }
 }

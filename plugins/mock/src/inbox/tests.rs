@@ -8,10 +8,10 @@ fn setup(slots: usize, max_waiting: usize) -> (Inbox, Batch) {
     (Inbox::new(slots, max_waiting, 100), Batch::new(&Options::default()))
 }
 
-fn step(inbox: &mut Inbox, batch: &mut Batch) {
+fn step(inbox: &mut Inbox, batch: &mut Batch) -> Settled {
     inbox.hand_over(batch, 1).unwrap();
     batch.advance(1).unwrap();
-    inbox.settle(batch);
+    inbox.settle(batch)
 }
 
 fn running_and_waiting(inbox: &Inbox) -> (u32, u32) {
@@ -28,9 +28,9 @@ fn one_task_more_than_slots_and_places_is_refused() {
     assert_eq!(running_and_waiting(&inbox), (1, 1));
     assert_eq!(inbox.put(run(2, "a")).unwrap_err().message, "1 tasks wait already");
     step(&mut inbox, &mut batch);
-    step(&mut inbox, &mut batch);
+    let settled = step(&mut inbox, &mut batch);
     assert_eq!(running_and_waiting(&inbox), (0, 1), "the slot is free as soon as the finish is told");
-    assert!(inbox.is_waiting(&batch));
+    assert_eq!(settled, Settled { lost: 0, waiting: true });
     assert_eq!(inbox.put(run(2, "a")).unwrap_err().message, "task id 2 is in use");
     inbox.put(run(1, "a")).unwrap();
 }
