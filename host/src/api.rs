@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Response;
-use hyper::body::Incoming;
 
 use crate::config::schema::is_loopback;
 use crate::config::{Config, Live};
@@ -20,7 +19,7 @@ use crate::error::ApiError;
 use crate::fleet::desk::Desk;
 use crate::http::room::{Held, Room};
 use crate::http::server::{Answer, Connection, Service};
-use crate::http::{Body, gzip, respond};
+use crate::http::{Body, Upload, gzip, respond};
 use crate::lifecycle::Lifecycle;
 use crate::models::Models;
 use crate::sched::{Roster, Unread};
@@ -82,7 +81,7 @@ impl Api {
 /// A request on its way to its handler.
 pub struct Call {
     /// Method, headers and body.
-    pub request: hyper::Request<Incoming>,
+    pub request: hyper::Request<Upload>,
     /// The connection it came by.
     pub connection: Connection,
     /// Its id.
@@ -117,7 +116,7 @@ pub fn service(api: Arc<Api>) -> Service {
     })
 }
 
-async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: Connection) -> Response<Body> {
+async fn answer(api: &Arc<Api>, request: hyper::Request<Upload>, connection: Connection) -> Response<Body> {
     let found = routes::find(request.method(), request.uri().path());
     // Counts in its drop, so that a client that leaves early is counted too.
     let guard = HttpGuard::new(Arc::clone(&api.metrics), found.label(), Instant::now());
@@ -126,7 +125,7 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
     let packed = gzip::is_wanted(request.headers());
     let origin = cors::allowed(&api.config().server.cors_origins, request.headers());
     let host = guard::host_given(request.version(), request.headers());
-    let mut response = match host.and_then(|()| guard::host_allowed(api, request.headers())) {
+    let mut response = match host.and_then(|()| guard::host_allowed(api, request.uri(), request.headers())) {
         Err(error) => respond::error(&error),
         Ok(()) => dispatch(api, found, request, connection, &id).await,
     };
@@ -151,7 +150,7 @@ async fn answer(api: &Arc<Api>, request: hyper::Request<Incoming>, connection: C
 async fn dispatch(
     api: &Arc<Api>,
     found: routes::Found,
-    request: hyper::Request<Incoming>,
+    request: hyper::Request<Upload>,
     connection: Connection,
     id: &RequestId,
 ) -> Response<Body> {

@@ -13,6 +13,8 @@ pub mod stream;
 mod streams;
 mod takeover;
 pub mod tls;
+mod upload;
 
 pub use body::Body;
 pub use server::{Connection, Service};
+pub use upload::Upload;

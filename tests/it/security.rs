@@ -1,10 +1,11 @@
 //! Who may reach the API: addresses, Host headers.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use cascadia_tests::Host;
 use cascadia_tests::client::{CHAT, chat};
 use cascadia_tests::host::{run, run_with};
 use cascadia_tests::http::{Connection, Request};
+use cascadia_tests::two::{END_HEADERS, END_STREAM, HEADERS, Two, frame, head_for};
 use serde_json::{Value, json};
 
 #[test]
@@ -54,6 +55,39 @@ fn a_page_that_rebinds_its_name_to_loopback_is_refused() -> Result<()> {
     let metrics = host.quiet();
     assert_eq!((metrics.requests(CHAT, "403"), metrics.requests("unmatched", "403")), (6.0, 1.0));
     assert_eq!(metrics.all_rejected(), 0.0);
+    Ok(())
+}
+
+#[test]
+fn the_host_that_a_request_of_http_2_is_for_is_looked_at_as_well() -> Result<()> {
+    let host = Host::mock(&["--set", "server.allowed_hosts=[\"my.box\"]"]);
+    let evil: &[(&str, &str)] = &[("host", "evil.example")];
+    let asked = [
+        ("localhost", &[][..], 200),
+        ("my.box:80", &[], 200),
+        ("evil.example", &[], 403),
+        ("127.0.0.1.evil.example:80", &[], 403),
+        ("localhost", evil, 403),
+    ];
+    for (name, more, status) in asked {
+        let mut two = Two::open(host.client().address)?;
+        let head = head_for(name, "GET", "/livez", more);
+        assert!(two.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head)));
+        let mut told = None;
+        while told.is_none() {
+            let frame = two.frame()?.context("it answers")?;
+            told = frame.status().filter(|_| frame.kind == HEADERS);
+        }
+        assert_eq!(told, Some(status), "{name} {more:?}");
+    }
+    // HTTP/1 may name the target's host too.
+    let mut connection = Connection::open(host.client().address)?;
+    connection.send_bytes(
+        b"GET http://evil.example/livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+    )?;
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut connection.into_socket(), &mut answer)?;
+    assert_eq!(answer.split(' ').nth(1), Some("403"), "{answer}");
     Ok(())
 }
 

@@ -102,8 +102,13 @@ pub fn frame(kind: u8, flags: u8, stream: u32, bytes: &[u8]) -> Vec<u8> {
 
 /// A head as a block of fields: method, path, and more fields.
 pub fn head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    head_for("localhost", method, path, more)
+}
+
+/// As [`head`], for that host.
+pub fn head_for(host: &str, method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
-    let own = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "localhost")];
+    let own = [(":method", method), (":scheme", "http"), (":path", path), (":authority", host)];
     for (name, value) in own.iter().chain(more) {
         field(name, value, &mut out);
     }

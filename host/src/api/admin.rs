@@ -48,7 +48,7 @@ pub fn admin_allowed(api: &Api, call: &Call) -> Result<(), ApiError> {
         return Ok(());
     }
     let headers = call.request.headers();
-    guard::host_known(api, headers)?;
+    guard::host_known(api, call.request.uri(), headers)?;
     let whom = if headers.contains_key(ORIGIN) {
         "programs, not web pages"
     } else if FORWARDED.iter().any(|name| headers.contains_key(name)) {

@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use hyper::Version;
 use hyper::header::{HOST, HeaderMap};
+use hyper::http::uri::Authority;
+use hyper::{Uri, Version};
 
 use super::Api;
 use crate::error::{ApiError, Code};
@@ -128,16 +129,22 @@ pub fn host_given(version: Version, headers: &HeaderMap) -> Result<(), ApiError>
     Err(ApiError::new(Code::InvalidValue, message).param("host"))
 }
 
-/// On loopback the Host header must be a loopback name or an allowed one: a web page that rebinds its own name to
+/// On loopback the request must be for a loopback name or an allowed one: a web page that rebinds its own name to
 /// 127.0.0.1 must not reach the API from a browser.
-pub fn host_allowed(api: &Api, headers: &HeaderMap) -> Result<(), ApiError> {
-    if api.loopback { host_known(api, headers) } else { Ok(()) }
+pub fn host_allowed(api: &Api, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    if api.loopback { host_known(api, uri, headers) } else { Ok(()) }
 }
 
-/// Whether the Host header, where there is one, is a loopback name or an allowed one.
-pub fn host_known(api: &Api, headers: &HeaderMap) -> Result<(), ApiError> {
-    let host = headers.get(HOST).map(|v| v.to_str().unwrap_or("?"));
-    let Some(host) = host.map(name_of) else { return Ok(()) };
+/// Whether each name that the request is for is a loopback name or an allowed one: the Host header's, and that of its target, which
+/// HTTP/2 has instead (`:authority`) and HTTP/1 may have too.
+pub fn host_known(api: &Api, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    let header = headers.get(HOST).map(|v| v.to_str().unwrap_or("?"));
+    let target = uri.authority().map(Authority::as_str);
+    header.into_iter().chain(target).try_for_each(|host| name_known(api, host))
+}
+
+fn name_known(api: &Api, host: &str) -> Result<(), ApiError> {
+    let host = name_of(host);
     let is_loopback = host == "localhost"
         || host.ends_with(".localhost")
         || host.parse().is_ok_and(crate::config::schema::is_loopback);

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 
-use super::gzip;
 use super::room::Held;
+use super::{Upload, gzip};
 use crate::error::{ApiError, Code};
 
 /// Packed bodies above this are inflated off the runtime's thread.
@@ -22,7 +21,7 @@ const INLINE: usize = 16 << 10;
 /// Too large, too late, not readable, or no room for it now.
 pub async fn body(
     headers: &HeaderMap,
-    body: Incoming,
+    body: Upload,
     limit: u64,
     timeout: Duration,
     mut held: Held,
@@ -69,7 +68,7 @@ fn too_large(limit: u64) -> ApiError {
     )
 }
 
-async fn plain(body: Incoming, limit: u64, timeout: Duration, held: &mut Held) -> Result<Bytes, ApiError> {
+async fn plain(body: Upload, limit: u64, timeout: Duration, held: &mut Held) -> Result<Bytes, ApiError> {
     use hyper::body::Body;
     let stated = body.size_hint().lower();
     if stated > limit {
@@ -81,7 +80,7 @@ async fn plain(body: Incoming, limit: u64, timeout: Duration, held: &mut Held) -
 }
 
 /// Most bodies come in one piece, and that is not copied.
-async fn collect(mut body: Incoming, limit: u64, held: &mut Held) -> Result<Bytes, ApiError> {
+async fn collect(mut body: Upload, limit: u64, held: &mut Held) -> Result<Bytes, ApiError> {
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = body.frame().await {
         let fault = |e| ApiError::new(Code::InvalidJson, format!("the body could not be read: {e}"));

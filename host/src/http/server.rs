@@ -37,6 +37,7 @@ use super::stream::Stream;
 use super::streams::Streams;
 use super::takeover::{Handover, Lent};
 use super::tls::Certificates;
+use super::upload::{Rest, Upload};
 use crate::telemetry::labels::ConnectionEnd;
 use crate::telemetry::metrics::Metrics;
 
@@ -52,7 +53,7 @@ pub struct Connection {
 /// The future of an answer.
 pub type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 /// Answers requests.
-pub type Service = Arc<dyn Fn(Request<Incoming>, Connection) -> Answer + Send + Sync>;
+pub type Service = Arc<dyn Fn(Request<Upload>, Connection) -> Answer + Send + Sync>;
 
 /// An answer as hyper wants it: one that could have failed.
 struct Sure {
@@ -236,13 +237,14 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Terms { limits, connection, service, tasks } = terms;
+    let rest = Rest { connection: connection.token.clone(), tasks: tasks.clone(), patience: FAREWELL };
     let streams = Streams::new(connection.token.clone(), tasks);
     // Held here: what hyper leaves running must not outlive its connection.
     let _all = connection.token.drop_guard();
     let (peer, begun) = (connection.peer, streams.clone());
-    let answer = service_fn(move |request| Sure {
-        answer: service(request, Connection { peer, token: begun.begin() }),
-        offer: None,
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let request = request.map(|body| Upload::new(body, Some(rest.clone())));
+        Sure { answer: service(request, Connection { peer, token: begun.begin() }), offer: None }
     });
     let served = http2::Builder::new(streams.clone())
         .timer(TokioTimer::new())
@@ -295,6 +297,7 @@ where
         let answer = service_fn(move |request: Request<Incoming>| {
             asks.store(true, Ordering::Relaxed);
             let offer = may_be_taken(&request).then(|| (Arc::clone(&to), stays(request.headers())));
+            let request = request.map(|body| Upload::new(body, None));
             Sure { answer: service(request, connection.clone()), offer }
         });
         // Boxed, or it would lie in this future twice: where it is made and where it stays.

@@ -108,6 +108,46 @@ fn a_stream_that_is_not_read_is_reset_and_the_others_of_its_connection_go_on() -
 }
 
 #[test]
+fn an_answer_that_does_not_wait_for_the_body_is_not_followed_by_a_reset() -> Result<()> {
+    const PART: usize = 16 << 10;
+    let (host, before) = begin(&["--set", "server.max_body_mb=1"]);
+    let mut two = Two::open(host.client().address)?;
+    let much = (2_u64 << 20).to_string();
+    let asked: [(&str, &[(&str, &str)], u16); 3] = [
+        ("/nowhere", &[("content-type", "application/json")], 404),
+        (CHAT, &[("content-type", "text/plain")], 415),
+        (CHAT, &[("content-type", "application/json"), ("content-length", &much)], 413),
+    ];
+    for (i, (path, more, status)) in (0..).zip(asked) {
+        assert!(two.send(&frame(HEADERS, END_HEADERS, number(i), &head("POST", path, more))));
+        let (mut told, mut over) = (None, false);
+        while !over {
+            let frame = two.frame()?.context("it answers")?;
+            assert_ne!((frame.stream, frame.kind), (number(i), RESET), "{path} {status}");
+            told = told.or(frame.status().filter(|_| frame.kind == HEADERS));
+            over = frame.stream == number(i) && frame.flags & END_STREAM != 0 && frame.kind == DATA;
+        }
+        assert_eq!(told, Some(status));
+        // The client has not looked yet, and goes on with its body, within the window that streams begin with.
+        for _ in 0..3 {
+            assert!(two.send(&frame(DATA, 0, number(i), &[b' '; PART])));
+        }
+        assert!(status == 413 || two.send(&frame(DATA, END_STREAM, number(i), &[])));
+    }
+    assert!(two.send(&get(number(3), "/livez")));
+    // The one whose body never ends is not waited for without end.
+    let reset = loop {
+        let frame = two.frame()?.context("the connection goes on")?;
+        if frame.kind == RESET {
+            break frame;
+        }
+    };
+    assert_eq!((reset.stream, reset.code()), (number(2), Some(0)), "NO_ERROR: the answer is whole");
+    drop(two);
+    is_calm(&host, before)
+}
+
+#[test]
 fn streams_over_the_bound_are_refused_and_a_connection_that_ends_frees_all() -> Result<()> {
     let (host, before) = begin(&["--max-queued", "1000", "--queue-timeout", "1h"]);
     let mut two = Two::open(host.client().address)?;

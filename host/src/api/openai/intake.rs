@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::Request;
-use hyper::body::Incoming;
 
 use super::fields::{Fields, wrong};
 use crate::api::guard::{BODY_ID, RequestId};
 use crate::api::{Api, Refusal};
 use crate::error::{ApiError, Code};
-use crate::http::read;
 use crate::http::room::Held;
+use crate::http::{Upload, read};
 use crate::models::Model;
 
 /// Bodies up to this size are read in place; longer ones leave the runtime's thread, or every stream would wait for them.
@@ -21,7 +20,7 @@ const INLINE_BODY: usize = 64 << 10;
 /// takes: it is given back when what the body says was made into tokens.
 pub(super) async fn intake(
     api: &Api,
-    request: Request<Incoming>,
+    request: Request<Upload>,
 ) -> Result<(Fields, Arc<Model>, Held), Refusal> {
     let (parts, body) = request.into_parts();
     read::require_json(&parts.headers)?;
