@@ -128,10 +128,14 @@ impl Models {
         self.set(name, State::Failed(reason, again), false);
     }
 
-    /// Each model, and whether it answers.
+    /// Each model, and whether it answers. One that waits for its plugin does not.
     pub fn states(&self) -> Vec<(String, bool)> {
         let answers = |state: &State| matches!(state, State::Up(model) if model.worker.down().is_none());
-        self.models.read().iter().map(|entry| (entry.name.clone(), answers(&entry.state))).collect()
+        let models = self.models.read();
+        let awaited = self.awaited.read();
+        let waits = awaited.iter().filter(|awaited| models.iter().all(|entry| entry.name != awaited.name));
+        let there = models.iter().map(|entry| (entry.name.clone(), answers(&entry.state)));
+        there.chain(waits.map(|awaited| (awaited.name.clone(), false))).collect()
     }
 
     /// A model is no longer served.

@@ -218,11 +218,17 @@ fn a_host_with_admin_keys_answers_who_shows_one() -> Result<()> {
     let dir = TempDir::new();
     let key = "admin-key-0123456789abcdef";
     let file = dir.file("keys", format!("# the operator\n{key}\n")).display().to_string();
-    let host = Host::mock(&["--admin-keys", &file]);
+    let client = "client-key-0123456789abcdef";
+    let clients = dir.file("clients", format!("{client}\n")).display().to_string();
+    let host = Host::mock(&["--admin-keys", &file, "--api-keys", &clients]);
     let get = |name: &str, value: &str| host.call(&Request::new("GET", MODELS).header(name, value));
     assert_eq!(host.get(MODELS)?.error(401)["code"], "invalid_api_key");
     assert_eq!(get("x-api-key", "another-key-0123456789")?.error(401)["code"], "invalid_api_key");
     assert_eq!(get("x-api-key", key)?.status(), 200);
+    // It is one of the host's, only none of those.
+    let error = get("x-api-key", client)?.error(403);
+    assert_eq!(error["code"], "admin_only");
+    assert!(error["message"].as_str().is_some_and(|m| m.contains("--admin-keys")), "{error}");
     // Who has the key may come through a proxy.
     let forwarded =
         Request::new("GET", MODELS).header("x-api-key", key).header("x-forwarded-for", "10.0.0.1");

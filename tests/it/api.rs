@@ -233,8 +233,16 @@ fn fields_that_nobody_knows_are_counted_and_refused_on_request() -> Result<()> {
     let strict = Host::mock(&["--set", "server.strict_fields=true"]);
     let error = strict.post(CHAT, &odd)?.error(400);
     assert_eq!((&error["code"], &error["param"]), (&json!("unknown_parameter"), &json!("frobnicate")));
+    let typo = with(streamed(chat("x")), &json!({"stream_options": {"include_usag": true}}));
+    let error = strict.post(CHAT, &typo)?.error(400);
+    assert_eq!(error["param"], "stream_options.include_usag");
     let known = with(completion("x"), &json!({"user": "me", "seed": 1, "n": 1, "echo": false}));
     assert_eq!(strict.post(COMPLETIONS, &known)?.content(), "x");
+    let known = with(
+        streamed(chat("x")),
+        &json!({"stream_options": {"include_usage": true, "include_obfuscation": false}}),
+    );
+    assert_eq!(strict.told(CHAT, &known)?.text, "x");
     Ok(())
 }
 

@@ -164,7 +164,10 @@ fn an_empty_prompt_is_a_400() -> Result<()> {
             case("prompt is empty", COMPLETIONS, &completion("")),
             case("prompt is an empty list", COMPLETIONS, &with(completion(""), &json!({"prompt": []}))),
         ],
-    )
+    )?;
+    let second = with(completion(""), &json!({"prompt": ["a", ""]}));
+    assert_eq!(host.post(COMPLETIONS, &second)?.error(400)["message"], "prompt[1] is empty");
+    Ok(())
 }
 
 #[test]

@@ -58,6 +58,8 @@ fn a_dropped_plugin_serves_and_a_removed_one_drains() -> Result<()> {
     });
     let told = running.rest()?;
     assert_eq!((told.finish(), told.pieces.len()), ("stop", 20));
+    // Who watches its series sees it down, not gone.
+    assert_eq!(host.scrape().value("cascadia_model_up", &[("model", "mock")]), 0.0);
     // It is asked for all the same: who comes now is told to come again, and not that there is no such model.
     let late = host.chat("too late")?;
     assert!(late.head.header("retry-after").is_some());

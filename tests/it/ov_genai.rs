@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use cascadia_tests::client::{CHAT, Stream, streamed, with};
+use cascadia_tests::client::{CHAT, COMPLETIONS, Stream, streamed, with};
 use cascadia_tests::http::Request;
 use cascadia_tests::{Host, Scrape, TempDir, setup, sys, wait};
 use serde_json::{Value, json};
@@ -167,6 +167,9 @@ fn choices_are_drawn_by_seed_and_what_the_library_lacks_is_refused_by_name() -> 
         let error = host.post(CHAT, &refused)?.error(400);
         assert!(error["message"].as_str().is_some_and(|m| m.contains(field)), "{field}: {error}");
     }
+    let completion = json!({"prompt": "Hi", "max_tokens": 1, "logprobs": 1});
+    let error = host.post(COMPLETIONS, &completion)?.error(400);
+    assert_eq!(error["param"], "logprobs", "{error}");
     Ok(())
 }
 

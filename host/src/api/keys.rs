@@ -73,7 +73,13 @@ impl Keys {
                 Code::AdminOnly,
                 "this route is for callers on the host's machine; give the host --admin-keys to use it from elsewhere",
             )),
-            Access::Admin => admin.ok_or_else(|| refused(shown)),
+            Access::Admin => admin.ok_or_else(|| match client {
+                None => refused(shown),
+                Some(_) => ApiError::new(
+                    Code::AdminOnly,
+                    "this route is not for clients' keys; show one of --admin-keys",
+                ),
+            }),
         }
     }
 }

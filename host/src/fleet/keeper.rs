@@ -322,7 +322,7 @@ impl Keeper {
                     } else if progress != slot.moved.0 || !model.worker.is_busy() {
                         slot.moved = (progress, now);
                     } else if now.saturating_duration_since(slot.moved.1) > patience {
-                        tracing::error!(worker = model.worker.id(), stalled_for = ?patience, "engine makes no progress");
+                        tracing::error!(model = model.name, worker = model.worker.id(), stalled_for = ?patience, "engine makes no progress");
                         model.worker.give_up_on(&format!("no progress for {patience:?}"));
                         self.ground.metrics.restart(&model.name, Restart::Stalled);
                     }
@@ -354,12 +354,16 @@ impl Keeper {
             let (model, closed) = (Arc::clone(&retired.model), retired.closed.take());
             let close = move || {
                 if !model.worker.close(Duration::from_secs(5)) {
-                    tracing::warn!(worker = model.worker.id(), "engine did not return; leaving it behind");
+                    tracing::warn!(
+                        model = model.name,
+                        worker = model.worker.id(),
+                        "engine did not return; leaving it behind"
+                    );
                 }
                 model.worker.forget_metrics();
-                tracing::info!(worker = model.worker.id(), "engine closed");
+                tracing::info!(model = model.name, worker = model.worker.id(), "engine closed");
                 if closed.is_some_and(|closed| closed.send(()).is_err()) {
-                    tracing::debug!(worker = model.worker.id(), "nobody waited for it");
+                    tracing::debug!(model = model.name, worker = model.worker.id(), "nobody waited for it");
                 }
             };
             if let Err(error) = std::thread::Builder::new().name("close engine".to_owned()).spawn(close) {

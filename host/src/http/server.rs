@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -97,9 +97,13 @@ pub async fn serve(
     stop: CancellationToken,
     tasks: TaskTracker,
 ) {
-    let slots = Arc::new(Semaphore::new(limits().connections));
+    let most = limits().connections;
+    let (slots, mut full) = (Arc::new(Semaphore::new(most)), Full::default());
     loop {
         // A slot first: what cannot be served waits in the kernel's backlog.
+        if slots.available_permits() == 0 {
+            full.say(most, Instant::now());
+        }
         let slot = tokio::select! {
             slot = Arc::clone(&slots).acquire_owned() => slot,
             () = stop.cancelled() => return,
@@ -129,6 +133,26 @@ pub async fn serve(
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             (Err(_), _) => return,
+        }
+    }
+}
+
+/// Says that all connections are in use, and not with each that waits.
+#[derive(Default)]
+struct Full {
+    said: Option<Instant>,
+}
+
+impl Full {
+    const EVERY: Duration = Duration::from_secs(60);
+
+    fn say(&mut self, most: usize, now: Instant) {
+        if self.said.is_none_or(|said| now.saturating_duration_since(said) >= Full::EVERY) {
+            self.said = Some(now);
+            tracing::warn!(
+                max_connections = most,
+                "all connections are in use: the next client waits until one ends; raise server.max_connections if they are clients"
+            );
         }
     }
 }

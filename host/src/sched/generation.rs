@@ -141,16 +141,16 @@ impl Generation {
     fn log(&self, end: &End, cause: &str, usage: crate::generate::Usage, seconds: f64) {
         let ttft = self.first.map(|at| at.saturating_duration_since(self.admitted).as_secs_f64());
         let finish = end.finish_reason().map_or("rejected", |r| r.name());
-        let (worker, request) = (self.worker.id(), &self.request);
+        let (model, worker, request) = (self.worker.served(), self.worker.id(), &self.request);
         let (prompt, generated, delivered) = (usage.prompt, usage.completion, self.delivered);
         if let End::Error(failure) = end {
             let error = &failure.message;
-            tracing::warn!(%request, worker, finish, cause, error, prompt, generated, delivered, ttft, seconds, "generation failed");
+            tracing::warn!(%request, model, worker, finish, cause, error, prompt, generated, delivered, ttft, seconds, "generation failed");
         } else if matches!(end, End::Cancelled(Cause::SlowClient)) {
             // The host ends it of its own accord: whoever is told so by the client finds it here.
-            tracing::info!(%request, worker, finish, cause, prompt, generated, delivered, ttft, seconds, "its client does not read: cut");
+            tracing::info!(%request, model, worker, finish, cause, prompt, generated, delivered, ttft, seconds, "its client does not read: cut");
         } else {
-            tracing::debug!(%request, worker, finish, cause, prompt, generated, delivered, ttft, seconds, "generation ended");
+            tracing::debug!(%request, model, worker, finish, cause, prompt, generated, delivered, ttft, seconds, "generation ended");
         }
     }
 }

@@ -129,6 +129,11 @@ impl Worker {
         &self.id
     }
 
+    /// The name under which its model is served. Two models of one plugin may have workers of one name.
+    pub fn served(&self) -> &str {
+        &self.served
+    }
+
     /// Its slots and queue.
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -303,7 +308,7 @@ impl Worker {
         if catch_unwind(AssertUnwindSafe(|| self.drive())).is_err() {
             // A fault of the host's own. Nobody would drive the engine any more, so nobody may wait for it.
             let reason = "the host failed in the thread of this engine";
-            tracing::error!(worker = self.id, "{reason}");
+            tracing::error!(model = self.served, worker = self.id, "{reason}");
             self.fail_all(reason, &|| End::Error(Failure::fault("internal", reason)));
         }
         self.inner.lock().thread_ended = true;
@@ -345,7 +350,12 @@ impl Worker {
         }
         // What the engine holds is freed by the thread that drove it; a library that hangs here hangs alone.
         if let Err(failure) = self.engine.close(Duration::from_secs(5)) {
-            tracing::warn!(worker = self.id, error = failure.message, "engine did not close cleanly");
+            tracing::warn!(
+                model = self.served,
+                worker = self.id,
+                error = failure.message,
+                "engine did not close cleanly"
+            );
         }
         link.end_spans();
         self.count_steps();
@@ -417,7 +427,8 @@ impl Worker {
     }
 
     fn broken(&self, failure: &Failure) {
-        tracing::error!(worker = self.id, code = failure.code, error = failure.message, "engine failed");
+        let (model, worker) = (&self.served, &self.id);
+        tracing::error!(model, worker, code = failure.code, error = failure.message, "engine failed");
         self.fail_all(&failure.message, &|| End::Error(failure.clone()));
     }
 }

@@ -135,7 +135,7 @@ families! {
     WORKER_RESTARTS: Own Counter "cascadia_worker_restarts_total" ["model", "reason"] &[],
         "Engines that were replaced: after a failure, a stall, or by a newer plugin.";
     MODEL_UP: Own Gauge "cascadia_model_up" ["model"] &[],
-        "1 while the model answers, 0 while it loads or its engine is down; also where no worker is left to say so.";
+        "1 while the model answers, 0 while it loads, its engine is down, or it waits for its plugin; also where no worker is left to say so.";
     PLUGIN_GENERATIONS: Own Gauge "cascadia_plugin_generations" ["plugin"] &[],
         "Copies of the plugin that are open in this process; none is ever unloaded. Isolated ones are not among them.";
     PLUGIN_LOAD_ERRORS: Own Counter "cascadia_plugin_load_errors_total" ["stage"] &[],

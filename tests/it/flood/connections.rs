@@ -64,7 +64,11 @@ fn connections_over_the_bound_wait_and_are_served_when_others_leave() -> Result<
     }
     let mut waiting = Connection::open(host.client().address)?;
     waiting.send(&Request::new("GET", "/livez"))?;
-    // The kernel has accepted it, the host has not: it has the eight and no more.
+    // The kernel has accepted it, the host has not: it has the eight and no more, and says so once.
+    wait("the host to say why", || {
+        let told = host.log().matches("all connections are in use").count();
+        if told == 1 { Ok(()) } else { Err(told.to_string()) }
+    });
     drop(held);
     assert_eq!(waiting.head()?.status, 200);
     waiting.body()?;
@@ -73,6 +77,7 @@ fn connections_over_the_bound_wait_and_are_served_when_others_leave() -> Result<
     host.quiet();
     assert!(host.footprint().descriptors <= before.descriptors + 8);
     assert!(!host.log().contains("panicked"));
+    assert_eq!(host.log().matches("all connections are in use").count(), 1);
     Ok(())
 }
 

@@ -20,6 +20,7 @@ fn built_anew(host: &mut Host, model: &str, words: &str, answer: &str) {
     let failed = |line: &Value| line["message"] == "engine failed" && line["code"] == "panic";
     let lines: Vec<_> = host.log_lines().into_iter().filter(failed).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["model"], model);
     assert!(lines[0]["error"].as_str().is_some_and(|e| e.contains(words)), "{}", lines[0]);
     assert_eq!(host.scrape().sum("cascadia_worker_restarts_total", &[("reason", "failed")]), 1.0);
     assert_eq!(host.quiet().ended("error"), 1.0);

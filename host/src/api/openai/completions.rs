@@ -39,7 +39,14 @@ pub(super) fn prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
         None => Err(empty()),
         Some(Value::Array(items)) if items.is_empty() => Err(empty()),
         Some(Value::Array(items)) if items.iter().all(|v| v.is_string() || v.is_array()) => {
-            items.into_iter().map(one).collect()
+            let place = |at, error: ApiError| match error.code {
+                Code::EmptyPrompt => {
+                    ApiError::new(error.code, format!("prompt[{at}] is empty")).param("prompt")
+                }
+                _ => error,
+            };
+            let prompts = items.into_iter().enumerate();
+            prompts.map(|(at, item)| one(item).map_err(|error| place(at, error))).collect()
         }
         Some(single) => one(single).map(|prompt| vec![prompt]),
     }

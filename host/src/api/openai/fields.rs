@@ -1,7 +1,7 @@
 //! Reads a JSON object field by field. Null is absent; a wrong type or a value out of range names the field; unknown
 //! fields are left alone, as the clients' own extras rely on it.
 
-use std::fmt;
+use std::fmt::{self, Display};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -105,7 +105,7 @@ impl Fields {
         let Some(value) = self.take(name) else { return Ok(None) };
         match value.as_f64() {
             Some(n) if (min..=max).contains(&n) => Ok(Some(n as f32)),
-            Some(n) => Err(out_of_range(name, &n.to_string(), min, max)),
+            Some(n) => Err(out_of_range(name, n, min, max)),
             None => Err(wrong(name, "a number", &value)),
         }
     }
@@ -119,10 +119,21 @@ impl Fields {
             .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < 9e15).map(|n| n as i64));
         match whole {
             Some(n) if (min..=max).contains(&n) => Ok(Some(n)),
-            Some(n) => Err(out_of_range(name, &n.to_string(), min as f64, max as f64)),
+            Some(n) => Err(out_of_range(name, n, min, max)),
+            // One that is too long for the type is out of range too.
+            None if value.as_f64().is_some_and(|n| n.fract() == 0.0) => {
+                Err(out_of_range(name, &value, min, max))
+            }
             None if value.is_number() => Err(wrong(name, "a whole number", &value)),
             None => Err(wrong(name, "an integer", &value)),
         }
+    }
+
+    /// What of the object `name` nobody has taken counts as fields that nobody knows: `name.field`.
+    pub(super) fn leave(&mut self, name: &str, rest: Fields) {
+        let rest = rest.all.into_iter().filter(|(_, value)| !value.is_null());
+        let given = std::mem::take(self).all.into_iter();
+        *self = given.chain(rest.map(|(field, value)| (format!("{name}.{field}"), value))).collect();
     }
 
     /// A list of token ids.
@@ -233,7 +244,7 @@ pub(super) fn wrong(name: &str, expected: &str, found: &Value) -> ApiError {
 }
 
 /// A number is outside of what a field may have.
-pub(super) fn out_of_range(name: &str, found: &str, min: f64, max: f64) -> ApiError {
+pub(super) fn out_of_range<T: Display>(name: &str, found: impl Display, min: T, max: T) -> ApiError {
     ApiError::new(Code::InvalidValue, format!("{name} is {found}; it must be from {min} to {max}"))
         .param(name)
 }
@@ -261,6 +272,23 @@ mod tests {
             let error = fields(bad).integer("n", 1, 8).expect_err(bad);
             assert_eq!((error.code, error.param.as_deref()), (Code::InvalidValue, Some("n")), "{bad}");
         }
+        for (long, shown) in
+            [("18446744073709551615", "18446744073709551615"), ("99999999999999999999999", "1e+23")]
+        {
+            let error =
+                fields(&format!(r#"{{"n":{long}}}"#)).integer("n", i64::MIN, i64::MAX).expect_err(long);
+            let range = "from -9223372036854775808 to 9223372036854775807";
+            assert_eq!(error.message, format!("n is {shown}; it must be {range}"));
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_an_object_is_left_of_the_body() {
+        let mut body = fields(r#"{"o":{"a":1,"b":2,"c":null},"x":3}"#);
+        let mut object = body.object("o").expect("an object").expect("there");
+        assert_eq!(object.integer("a", 0, 9), Ok(Some(1)));
+        body.leave("o", object);
+        assert_eq!(body.names().collect::<Vec<_>>(), ["x", "o.b"]);
     }
 
     #[test]

@@ -70,7 +70,11 @@ impl Params {
                 let message = "stream_options needs stream to be true";
                 return Err(ApiError::new(Code::InvalidValue, message).param("stream_options"));
             }
-            Some(mut options) => options.boolean("include_usage")?,
+            Some(mut options) => {
+                let include_usage = options.boolean("include_usage")?;
+                fields.leave("stream_options", options);
+                include_usage
+            }
         };
         let params = Params {
             max_tokens: max_tokens.map(small),
@@ -87,7 +91,7 @@ impl Params {
             stream,
             include_usage,
         };
-        params.check(model)?;
+        params.check(model, dialect)?;
         Ok(params)
     }
 
@@ -106,8 +110,10 @@ impl Params {
     }
 
     /// Refuses what the engine's card lacks; neutral values are always fine.
-    fn check(&self, model: Offer<'_>) -> Result<(), ApiError> {
+    fn check(&self, model: Offer<'_>, dialect: Dialect) -> Result<(), ApiError> {
         let (s, off) = (&self.sampling, Sampling::default());
+        // A completion says with one field whether and how many.
+        let alternatives = if dialect == Dialect::Text { "logprobs" } else { "top_logprobs" };
         let wanted = [
             ("temperature", s.temperature > 0.0, features::SAMPLING),
             ("min_p", s.min_p > 0.0, features::MIN_P),
@@ -124,7 +130,7 @@ impl Params {
             ("min_tokens", self.min_tokens > 0, features::MIN_TOKENS),
             ("ignore_eos", self.ignore_eos, features::IGNORE_EOS),
             ("logprobs", self.logprobs.is_some(), features::LOGPROBS),
-            ("top_logprobs", self.logprobs.is_some_and(|n| n > 0), features::TOP_LOGPROBS),
+            (alternatives, self.logprobs.is_some_and(|n| n > 0), features::TOP_LOGPROBS),
             ("echo", self.echo && self.logprobs.is_some(), features::PROMPT_LOGPROBS),
             ("logit_bias", !self.logit_bias.is_empty(), features::LOGIT_BIAS),
             ("allowed_token_ids", !self.allowed.is_empty(), features::TOKEN_LISTS),
@@ -132,7 +138,13 @@ impl Params {
         match wanted.iter().find(|(_, asked, feature)| *asked && !model.card.has(feature)) {
             None => Ok(()),
             Some((field, _, feature)) => {
-                Err(unsupported(field, format_args!("the engine of {} does not have {feature}", model.name)))
+                let way = if *feature == features::TOP_LOGPROBS {
+                    "; 0 gives those of the chosen tokens"
+                } else {
+                    ""
+                };
+                let name = model.name;
+                Err(unsupported(field, format_args!("the engine of {name} does not have {feature}{way}")))
             }
         }
     }
@@ -200,7 +212,7 @@ fn choices(fields: &mut Fields, prompts: usize, max: usize) -> Result<usize, Api
     // Of too many choices more is said below than that they are.
     let count =
         |fields: &mut Fields, name: &str, least: i64| match fields.integer(name, i64::MIN, i64::MAX)? {
-            Some(n) if n < least => Err(out_of_range(name, &n.to_string(), least as f64, max as f64)),
+            Some(n) if n < least => Err(out_of_range(name, n, least, i64::try_from(max).unwrap_or(i64::MAX))),
             other => Ok(other),
         };
     let n = count(fields, "n", 1)?.unwrap_or(1);

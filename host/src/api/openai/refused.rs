@@ -68,6 +68,7 @@ const IDLE: &[&str] = &[
     "verbosity",
     "moderation",
     "parallel_tool_calls",
+    "stream_options.include_obfuscation",
 ];
 
 /// Takes these fields out; an error names the first that asks for something.
