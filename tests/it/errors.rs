@@ -301,6 +301,28 @@ fn a_submit_that_the_engine_refuses_books_its_reason_and_no_generation() -> Resu
 }
 
 #[test]
+fn what_an_engine_refuses_after_it_took_it_is_the_requests_fault_too() -> Result<()> {
+    let host = Host::mock(&[]);
+    for (error, status, code) in [
+        ("invalid_config", 400, "engine_refused"),
+        ("unsupported", 400, "engine_refused"),
+        ("prompt_too_long", 413, "context_length_exceeded"),
+        ("backend", 500, "engine_error"),
+        ("queue_full", 500, "engine_error"),
+    ] {
+        let prompt = order("a b", &json!({"fail_after": 0, "error_code": error}));
+        for body in [chat(&prompt), streamed(chat(&prompt))] {
+            assert_eq!(host.post(CHAT, &body)?.error(status)["code"], code, "{error}");
+        }
+        // Where the answer has begun, its error says the same.
+        let late = order("a b", &json!({"fail_after": 1, "error_code": error}));
+        let told = host.told(CHAT, &streamed(chat(&late)))?;
+        assert_eq!(told.error.as_ref().map(|e| &e["code"]), Some(&json!(code)), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn what_is_no_route_or_no_json_has_the_same_error_body_and_no_reason() -> Result<()> {
     let host = Host::mock(&[]);
     let none = |request: Request, endpoint, status, code| Case {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::logprobs;
 use crate::error::{ApiError, Code};
 use crate::generate::outbox::LONG;
-use crate::generate::{Consumer, End, Event, Framing, Outbox, Scored, Usage};
+use crate::generate::{Consumer, End, Event, Framing, Kind, Outbox, Scored, Usage};
 use crate::http::respond::error_body;
 use crate::http::stream::Tail;
 use crate::prompt::Text;
@@ -307,9 +307,18 @@ fn event(out: &mut Vec<u8>, object: &impl Serialize) {
 pub(super) fn failure(end: &End) -> Option<ApiError> {
     match end {
         End::Rejected(error) => Some(error.clone()),
-        End::Error(failure) => Some(ApiError::new(Code::EngineError, failure.message.clone())),
+        End::Error(failure) => Some(ApiError::new(code(failure.kind), failure.message.clone())),
         End::Teardown => Some(ApiError::new(Code::Draining, "the host is shutting down; try again")),
         End::Stop | End::Length | End::Cancelled(_) => None,
+    }
+}
+
+/// A request that an engine took and then finds that it cannot do is no fault of the engine: clients try those again.
+fn code(kind: Kind) -> Code {
+    match kind {
+        Kind::Refused => Code::EngineRefused,
+        Kind::PromptTooLong => Code::ContextLengthExceeded,
+        Kind::QueueFull | Kind::NotFound | Kind::Unavailable | Kind::Fault => Code::EngineError,
     }
 }
 
