@@ -377,16 +377,14 @@ fn mistakes_that_a_dropped_plugin_could_still_mend_are_told_at_the_start() -> Re
     });
     // A plugin.toml that is none takes nothing else down.
     let broken = TempDir::new();
-    broken.file("plugin.toml", "[[model\n");
+    broken.file("plugin.toml", "[[model]]\nname = \"a\"\nnam = \"b\"\n");
     drop_in(&fs::read(setup::plugin("mock"))?, broken.path(), "libmock.so")?;
     let folder = broken.path().to_str().expect("PANIC: temporary paths are text");
     let host = Host::start(&["--plugin-dir", folder]);
-    wait(
-        "the mistake to be told",
-        || {
-            if host.log().contains("plugin.toml") { Ok(()) } else { Err(host.log()) }
-        },
-    );
+    wait("the mistake to be told", || {
+        let log = host.log();
+        if log.contains("plugin.toml:3: ") && log.contains("`nam`") { Ok(()) } else { Err(log) }
+    });
     assert_eq!(host.get("/livez")?.status(), 200);
     Ok(())
 }

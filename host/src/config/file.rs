@@ -20,11 +20,7 @@ pub fn read(path: &Path) -> Result<Vec<Setting>, String> {
 
 /// The settings of a file with this text.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Setting>, String> {
-    let broken = |e: toml::de::Error| {
-        let line = e.span().map(|span| format!(":{}", line_of(text, span.start))).unwrap_or_default();
-        format!("{}{line}: {}", path.display(), e.message().trim().replace('\n', " "))
-    };
-    let table: Table = toml::from_str(text).map_err(broken)?;
+    let table: Table = toml::from_str(text).map_err(|e| fault(path, text, &e))?;
     let mut lines = HashMap::new();
     if let Ok(spanned) = DeTable::parse(text) {
         note_lines(text, spanned.get_ref(), &[], &mut lines);
@@ -37,6 +33,12 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<Setting>, String> {
     // In the order in which someone reads the file.
     settings.sort_by_key(|setting| lines.get(&setting.path).copied());
     Ok(settings)
+}
+
+/// What is wrong in a file with this text, in one line that names it and its line.
+pub fn fault(path: &Path, text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map(|span| format!(":{}", line_of(text, span.start))).unwrap_or_default();
+    format!("{}{line}: {}", path.display(), error.message().trim().replace('\n', " "))
 }
 
 /// Walks down to what a key holds. The options of a plugin are keys; those of a model belong to its list.

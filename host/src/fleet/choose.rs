@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::catalog;
 use super::job::{Job, Source};
-use crate::config::Config;
 use crate::config::schema::Model;
+use crate::config::{Config, file};
 use crate::plugins::load::{self, Candidate};
 use crate::plugins::manifest::Manifest;
 use crate::plugins::{find, options};
@@ -166,7 +166,7 @@ pub(super) fn beside(plugin: &Path) -> Result<Vec<Model>, String> {
         Err(_) => Ok(Vec::new()),
         Ok(text) => match toml::from_str::<Beside>(&text) {
             Ok(beside) => Ok(beside.model),
-            Err(e) => Err(format!("{}: {}", path.display(), e.to_string().trim().replace('\n', " "))),
+            Err(error) => Err(file::fault(&path, &text, &error)),
         },
     }
 }
