@@ -30,6 +30,7 @@ mod ov_genai;
 mod ov_genai_cache;
 mod ov_genai_embed;
 mod ov_genai_exact;
+mod ov_genai_extremes;
 mod ov_genai_rounds;
 mod ov_genai_stateful;
 mod ov_runtime;

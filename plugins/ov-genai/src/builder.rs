@@ -17,6 +17,7 @@ use crate::engine::single::Single;
 use crate::engine::{Batch, Facts};
 use crate::ffi::{Shim, devices};
 use crate::folder::Folder;
+use crate::logits;
 use crate::options::Options;
 use crate::pipeline::embedder::Embedder;
 use crate::pipeline::stateful::Stateful;
@@ -112,7 +113,8 @@ impl Builder for Genai {
             }
             _ => None,
         };
-        let facts = Facts { version, weights: note, has_vocabulary, computes: opened.computes() };
+        let vocabulary = logits::fewest(&opened);
+        let facts = Facts { version, weights: note, has_vocabulary, vocabulary, computes: opened.computes() };
         self.loaded = Some(Loaded { path: shard.path.clone(), model, facts, tokenizer });
         Ok(())
     }

@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) weights: Option<String>,
     /// The library has the model's vocabulary, and so can keep an answer to a grammar.
     pub(crate) has_vocabulary: bool,
+    /// Tokens that the model has a logit for, where its files say how many.
+    pub(crate) vocabulary: Option<usize>,
     /// What the device was told to compute in, if it was.
     pub(crate) computes: Option<String>,
 }
@@ -152,7 +154,8 @@ impl SerialEngine for Batch {
 
     fn limits(&self) -> Limits {
         let grammars = self.facts.has_vocabulary;
-        Limits { context: self.options.context_length as usize, grammars, logprobs: true }
+        let (context, vocabulary) = (self.options.context_length as usize, self.facts.vocabulary);
+        Limits { context, vocabulary, grammars, logprobs: true }
     }
 
     fn check(limits: &Limits, task: &Task) -> Result<()> {
@@ -182,7 +185,7 @@ impl SerialEngine for Batch {
 
     fn start(&mut self, task: Task, sink: &mut Sink) {
         let assistant = self.speculation.as_ref().map(Speculation::settings);
-        let sampling = Sampling { assistant, ..sampling(&task) };
+        let sampling = Sampling { assistant, ..sampling(&task, self.facts.vocabulary) };
         match self.pipeline.add(&task.tokens, &sampling) {
             Ok(request) => {
                 let (cached, taken) = match &mut self.prefix {

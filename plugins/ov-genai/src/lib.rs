@@ -11,6 +11,7 @@ mod ffi;
 mod folder;
 #[cfg(test)]
 mod live;
+mod logits;
 mod options;
 mod pipeline;
 mod prefix;

@@ -7,6 +7,8 @@ use crate::pipeline::sampling::{Grammar, Sampling};
 /// What never changes and decides whether a task is taken.
 pub(crate) struct Limits {
     pub(super) context: usize,
+    /// As in [`super::Facts`].
+    pub(super) vocabulary: Option<usize>,
     pub(super) grammars: bool,
     /// The chosen token's log-probability.
     pub(super) logprobs: bool,
@@ -21,6 +23,14 @@ impl Limits {
         if self.context > 0 && task.tokens.len() >= self.context {
             return Err(Error::prompt_too_long(task.tokens.len(), self.context));
         }
+        let outside = |token: &&u32| self.vocabulary.is_some_and(|n| **token as usize >= n);
+        if let Some(token) = task.tokens.iter().find(outside) {
+            let tokens = self.vocabulary.unwrap_or_default();
+            return Err(Error::config(format!(
+                "the prompt has token {token}; the model has tokens below {tokens}"
+            )));
+        }
+        ranges(task)?;
         let s = &task.sampling;
         let lacking = [
             (
@@ -39,14 +49,47 @@ impl Limits {
             (!s.logit_bias.is_empty(), "logit bias"),
             (!s.banned.is_empty() || !s.allowed.is_empty(), "token lists"),
             (s.typical_p < 1.0, "typical_p"),
+            (
+                task.min_tokens > 0 && self.vocabulary.is_none(),
+                "min_tokens for a model whose files do not say how many tokens it has",
+            ),
         ];
         lacking.iter().find(|(asked, _)| *asked).map_or(Ok(()), |(_, what)| Err(Error::unsupported(what)))
     }
 }
 
-/// As the library is told; [`Sampling::assistant`] is the engine's own.
-pub(super) fn sampling(task: &Task) -> Sampling {
+/// Refuses what is in no range: the library would say so only when the task is at work already, and then it has failed.
+fn ranges(task: &Task) -> Result<()> {
     let s = &task.sampling;
+    let share = |p: f32| (0.0..=1.0).contains(&p);
+    let penalty = |p: f32| (-2.0..=2.0).contains(&p);
+    let (t, r) = (s.temperature, s.repetition_penalty);
+    let values = [
+        ("temperature", t, t >= 0.0 && t.is_finite(), "a number from 0"),
+        ("top_p", s.top_p, share(s.top_p), "from 0 to 1"),
+        ("min_p", s.min_p, share(s.min_p), "from 0 to 1"),
+        ("typical_p", s.typical_p, share(s.typical_p), "from 0 to 1"),
+        ("repetition_penalty", r, (0.001..=1000.0).contains(&r), "from 0.001 to 1000"),
+        ("frequency_penalty", s.frequency_penalty, penalty(s.frequency_penalty), "from -2 to 2"),
+        ("presence_penalty", s.presence_penalty, penalty(s.presence_penalty), "from -2 to 2"),
+    ];
+    if let Some((name, value, _, bounds)) = values.iter().find(|(_, _, holds, _)| !holds) {
+        return Err(Error::config(format!("{name} is {value}; it must be {bounds}")));
+    }
+    match grammar(task) {
+        Some(grammar) if grammar.text().contains('\0') => {
+            Err(Error::config("the grammar has a zero byte in it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As the library is told; [`Sampling::assistant`] is the engine's own. `vocabulary` as in [`Limits`].
+pub(super) fn sampling(task: &Task, vocabulary: Option<usize>) -> Sampling {
+    let s = &task.sampling;
+    // The others never come, and the library would write where their logits are not.
+    let known = |token: &u32| vocabulary.is_none_or(|n| (*token as usize) < n);
+    let stop_ids: Vec<u32> = task.stop_tokens.iter().copied().filter(known).collect();
     Sampling {
         // The library wants a number; its own window ends the generation before this one does.
         max_tokens: if task.max_tokens == 0 { u32::MAX as usize } else { task.max_tokens as usize },
@@ -60,10 +103,10 @@ pub(super) fn sampling(task: &Task) -> Sampling {
         presence_penalty: s.presence_penalty,
         // Without a seed each generation has its own.
         seed: s.seed.unwrap_or_else(|| task.id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ now_ns()),
-        eos: task.stop_tokens.first().copied(),
-        stop_ids: task.stop_tokens.clone(),
+        eos: stop_ids.first().copied(),
         // The host knows the model's own end and gives it; where it gives none, none is meant.
-        ignore_eos: task.ignore_eos || task.stop_tokens.is_empty(),
+        ignore_eos: task.ignore_eos || stop_ids.is_empty(),
+        stop_ids,
         logprobs: task.logprobs.is_some(),
         assistant: None,
         grammar: grammar(task),
@@ -82,3 +125,6 @@ fn grammar(task: &Task) -> Option<Grammar> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,25 +34,29 @@ pub(super) fn stateful(options: &Options, facts: &Facts, why: &str) -> Card {
 fn common(options: &Options, facts: &Facts, width: usize) -> Card {
     let mut notes = vec![format!("OpenVINO {}", facts.version)];
     notes.extend(facts.weights.clone());
+    if facts.vocabulary.is_none() {
+        notes.push("min_tokens is off: the model's files do not say how many tokens it has".to_owned());
+    }
     let cache = match (options.profile, &facts.computes) {
         (Profile::Exact, Some(computes)) => format!("{computes} inference, f32 KV cache"),
         (_, Some(computes)) => format!("{computes} inference, the library's choice for the rest"),
         (_, None) => "the library's choice for the device".to_owned(),
     };
+    let mut has = vec![
+        features::SAMPLING,
+        features::MIN_P,
+        features::PENALTIES,
+        features::REPETITION_PENALTY,
+        features::SEED,
+        features::IGNORE_EOS,
+    ];
+    has.extend(facts.vocabulary.map(|_| features::MIN_TOKENS));
     Card {
         context_length: options.context_length.into(),
         max_tasks: (width + options.max_waiting) as u64,
         device: options.device.clone(),
         quantization: cache,
-        features: vec![
-            features::SAMPLING,
-            features::MIN_P,
-            features::PENALTIES,
-            features::REPETITION_PENALTY,
-            features::SEED,
-            features::MIN_TOKENS,
-            features::IGNORE_EOS,
-        ],
+        features: has,
         notes,
         ..Card::default()
     }

@@ -68,7 +68,7 @@ impl SerialEngine for Single {
     fn limits(&self) -> Limits {
         let context = self.options.context_length as usize;
         let context = self.options.npu_window().map_or(context, |(prompt, _)| prompt + 1);
-        Limits { context, grammars: false, logprobs: false }
+        Limits { context, vocabulary: self.facts.vocabulary, grammars: false, logprobs: false }
     }
 
     fn check(limits: &Limits, task: &Task) -> Result<()> {
@@ -89,7 +89,7 @@ impl SerialEngine for Single {
     }
 
     fn start(&mut self, task: Task, sink: &mut Sink) {
-        match self.model.begin(&task.tokens, &sampling(&task)) {
+        match self.model.begin(&task.tokens, &sampling(&task, self.facts.vocabulary)) {
             Ok(()) => self.running = Some((task.id, Answer::to(&task, None))),
             Err(error) => {
                 let error = Error::config(error.to_string());

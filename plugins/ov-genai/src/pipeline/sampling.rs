@@ -15,15 +15,34 @@ pub(crate) enum Grammar {
     Ebnf(String),
 }
 
+impl Grammar {
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Grammar::JsonSchema(text) | Grammar::Regex(text) | Grammar::Ebnf(text) => text,
+        }
+    }
+}
+
+/// Temperatures below this one are taken as 0. The library multiplies by the reciprocal in f32, which below 3e-39 is infinite:
+/// what it then draws is random. No second token of a real model has a chance far above that already, and the sampler of
+/// `plugins/sampling` has the same bound.
+const COLDEST: f32 = 1e-5;
+
 /// How tokens are chosen and when to stop. At `temperature` 0 the likeliest is taken and the filters do nothing.
+///
+/// Every field may have any value of its range; the library refuses some of them, and is told of others that mean the same.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sampling {
     pub(crate) max_tokens: usize,
+    /// So many tokens before a stop id may come; more than `max_tokens` means all of them.
     pub(crate) min_tokens: usize,
+    /// Below 1e-5 it counts as 0.
     pub(crate) temperature: f32,
+    /// From 0, which leaves the likeliest alone, to 1, which leaves all.
     pub(crate) top_p: f32,
     /// 0: no limit.
     pub(crate) top_k: usize,
+    /// From 0, which leaves all, to 1, which leaves the likeliest alone.
     pub(crate) min_p: f32,
     pub(crate) repetition_penalty: f32,
     pub(crate) frequency_penalty: f32,
@@ -32,7 +51,8 @@ pub(crate) struct Sampling {
     /// End of text; counts as a stop id unless `ignore_eos`. The model's own if none: a GGUF has one, a folder with
     /// nothing but a model has not and then refuses.
     pub(crate) eos: Option<u32>,
-    /// These end a request even with `ignore_eos`.
+    /// These end a request even with `ignore_eos`. Of the model's vocabulary only: with `min_tokens` the library writes
+    /// to the logits of all of them, without a look at how many there are.
     pub(crate) stop_ids: Vec<u32>,
     pub(crate) ignore_eos: bool,
     /// Compute each chosen token's log-probability: of the model's own distribution, before temperature and filters.
@@ -73,17 +93,19 @@ impl Sampling {
     /// A grammar has a zero byte in it.
     pub(super) fn entries(&self) -> Result<Vec<Entry>, Error> {
         let ends = self.ends();
+        let least = if ends.ignored { 0 } else { self.min_tokens.min(self.max_tokens) };
+        let drawn = !self.greedy();
         let mut all = vec![
             (c"max_new_tokens", Value::Size(self.max_tokens)),
-            (c"min_new_tokens", Value::Size(if ends.ignored { 0 } else { self.min_tokens })),
-            (c"do_sample", Value::Bool(self.temperature > 0.0)),
+            (c"min_new_tokens", Value::Size(least)),
+            (c"do_sample", Value::Bool(drawn)),
             (c"repetition_penalty", Value::Float(self.repetition_penalty)),
             (c"frequency_penalty", Value::Float(self.frequency_penalty)),
             (c"presence_penalty", Value::Float(self.presence_penalty)),
             (c"ignore_eos", Value::Bool(ends.ignored)),
             (c"logprobs", Value::Size(usize::from(self.logprobs))),
         ];
-        if self.temperature > 0.0 {
+        if drawn {
             all.extend([
                 (c"temperature", Value::Float(self.temperature)),
                 (c"top_p", Value::Float(self.top_p)),
@@ -105,14 +127,20 @@ impl Sampling {
             }
         }
         if let Some(grammar) = &self.grammar {
-            let (key, text) = match grammar {
-                Grammar::JsonSchema(text) => (c"json_schema", text),
-                Grammar::Regex(text) => (c"regex", text),
-                Grammar::Ebnf(text) => (c"grammar", text),
+            let key = match grammar {
+                Grammar::JsonSchema(_) => c"json_schema",
+                Grammar::Regex(_) => c"regex",
+                Grammar::Ebnf(_) => c"grammar",
             };
-            all.push((key, Value::Grammar(c_string("grammar", text)?)));
+            all.push((key, Value::Grammar(c_string("grammar", grammar.text())?)));
         }
         Ok(all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// Whether one token alone is left at each place: no number is drawn then. The library refuses a `top_p` of 0 and a
+    /// `min_p` of 1 where it draws.
+    fn greedy(&self) -> bool {
+        self.temperature < COLDEST || self.top_p <= 0.0 || self.min_p >= 1.0
     }
 
     /// The ids of which the first that comes ends a request.

@@ -21,6 +21,46 @@ fn greedy_requests_set_no_filter() {
 }
 
 #[test]
+fn what_leaves_the_likeliest_alone_is_greedy_and_sets_nothing_that_the_library_would_refuse() {
+    let hot = Sampling { temperature: 1.0, seed: 3, ..Sampling::default() };
+    let cold = |temperature| Sampling { temperature, ..hot.clone() };
+    let below = 1e-5f32.next_down();
+    for greedy in [
+        Sampling { top_p: 0.0, ..hot.clone() },
+        Sampling { top_p: -0.0, ..hot.clone() },
+        Sampling { min_p: 1.0, ..hot.clone() },
+        cold(below),
+        cold(1e-39),
+        cold(f32::from_bits(1)),
+        cold(0.0),
+    ] {
+        assert_eq!(value(&greedy, "do_sample"), Some(Value::Bool(false)), "{greedy:?}");
+        for key in ["temperature", "top_p", "min_p"] {
+            assert_eq!(value(&greedy, key), None, "{key} of {greedy:?}");
+        }
+    }
+    for drawn in [
+        Sampling { top_p: f32::from_bits(1), ..hot.clone() },
+        Sampling { min_p: 1.0f32.next_down(), ..hot.clone() },
+        cold(1e-5),
+    ] {
+        assert_eq!(value(&drawn, "do_sample"), Some(Value::Bool(true)), "{drawn:?}");
+        assert_eq!(value(&drawn, "temperature"), Some(Value::Float(drawn.temperature)));
+    }
+}
+
+#[test]
+fn the_fewest_tokens_are_no_more_than_the_most() {
+    let least = |min_tokens, max_tokens| {
+        let sampling = Sampling { min_tokens, max_tokens, eos: Some(2), ..Sampling::default() };
+        value(&sampling, "min_new_tokens")
+    };
+    assert_eq!(least(50, 4), Some(Value::Size(4)));
+    assert_eq!(least(usize::MAX, 1), Some(Value::Size(1)));
+    assert_eq!(least(3, 4), Some(Value::Size(3)));
+}
+
+#[test]
 fn values_have_the_types_that_the_library_reads() {
     let sampling =
         Sampling { temperature: 0.5, top_k: 7, eos: Some(2), logprobs: true, ..Sampling::default() };

@@ -4,6 +4,7 @@ use cascadia_plugin_api::sdk::{TokenKind, Tokenize};
 
 use super::*;
 use crate::cache::Blocks;
+use crate::logits;
 use crate::prefix::Prefix;
 use crate::words::{EXTENSION, Tokenizer};
 
@@ -26,6 +27,10 @@ fn proposed_tokens_change_the_number_of_steps_and_not_the_text() {
     let shim = shim();
     let folder = folder(&shim);
     let open = |proposer| Options { model: folder.clone(), proposer, ..options(Profile::Exact) };
+    // What the library's own loader reads and what it writes has as many logits.
+    assert_eq!(logits::fewest(&options(Profile::Exact)), Some(49152));
+    let alike = Proposer::Model { path: folder.clone(), device: "CPU".to_owned() };
+    assert_eq!(logits::fewest(&open(alike)), Some(49152));
     let alone = plain_run(48);
     let (plain, steps, most) = stepped(&mut Pipeline::open(&shim, &open(Proposer::Nobody)).unwrap(), &alone);
     assert_eq!((plain.len(), steps, most), (48, 48, 1));

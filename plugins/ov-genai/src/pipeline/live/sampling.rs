@@ -38,8 +38,13 @@ fn filters_that_leave_one_token_make_a_hot_request_greedy() {
     for (field, narrow) in [
         ("top_k", Sampling { top_k: 1, ..hot(7) }),
         ("top_p", Sampling { top_p: 1e-6, ..hot(7) }),
+        ("top_p", Sampling { top_p: 0.0, ..hot(7) }),
         ("min_p", Sampling { min_p: 0.999, ..hot(7) }),
+        ("min_p", Sampling { min_p: 1.0, ..hot(7) }),
         ("temperature", Sampling { temperature: 1e-3, ..hot(7) }),
+        ("temperature", Sampling { temperature: 1e-5, ..hot(7) }),
+        ("temperature", Sampling { temperature: 1e-5, top_k: 5, ..hot(7) }),
+        ("temperature", Sampling { temperature: 1e-39, ..hot(7) }),
     ] {
         assert_eq!(generate(&mut pipeline, &france(), &narrow).ids(), greedy, "{field}");
     }
@@ -69,8 +74,11 @@ fn an_answer_is_as_long_as_least_and_most_tokens_say() {
     assert_eq!(generate(&mut pipeline, &france(), &answer).ids(), PARIS);
     let long = generate(&mut pipeline, &france(), &Sampling { min_tokens: 16, ..answer.clone() });
     assert!(long.tokens.len() > 16 && !long.ids()[..16].contains(&EOS), "{:?}", long.ids());
-    let short = generate(&mut pipeline, &france(), &Sampling { max_tokens: 3, ..answer });
-    assert_eq!((short.ids(), short.progress), (PARIS[..3].to_vec(), Progress::Length));
+    let short = Sampling { max_tokens: 3, ..answer };
+    for asked in [Sampling { min_tokens: 50, ..short.clone() }, short] {
+        let run = generate(&mut pipeline, &france(), &asked);
+        assert_eq!((run.ids(), run.progress), (PARIS[..3].to_vec(), Progress::Length), "{asked:?}");
+    }
 }
 
 #[test]
