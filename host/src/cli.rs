@@ -14,7 +14,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::app;
 use crate::config::setting::Setting;
 use crate::config::{self as configuration, Sources, env};
-use crate::plugins::isolate;
+use crate::plugins::{configured, isolate};
 use crate::telemetry::{logs, reference};
 use flags::ServeFlags;
 use plugin_flags::{Given, PluginFlags};
@@ -141,7 +141,7 @@ fn innermost(matches: &ArgMatches) -> &ArgMatches {
 
 fn serve(flags: &ServeFlags, given: Given) -> i32 {
     let resolved = sources(flags, given.settings)
-        .and_then(|sources| sources.resolve().map(|r| (sources, r)).map_err(|e| e.to_string()));
+        .and_then(|sources| configured::resolve(&sources).map(|r| (sources, r)).map_err(|e| e.to_string()));
     match resolved {
         Err(problem) => complain(&problem, USAGE),
         Ok((sources, resolved)) => {

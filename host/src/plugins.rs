@@ -9,6 +9,7 @@ pub mod breach;
 pub mod build;
 pub mod check;
 pub mod code;
+pub mod configured;
 mod copy;
 pub mod elf;
 pub mod engine;

@@ -94,6 +94,37 @@ fn check_tells_everything_wrong_at_once() -> Result<()> {
 }
 
 #[test]
+fn what_is_wrong_in_one_place_hides_nothing_in_another() -> Result<()> {
+    let dir = TempDir::new();
+    let text = format!(
+        "plugins.load = [{:?}]\n[server]\nfoo = 1\ndrain_timeout = '99999h'\nlisten = 'nowhere'\n[log]\nlevel = 'loud'\n\
+         [plugin.mock]\ntoken-delay-mss = 3\n[[model]]\nname = 'a'\noptions = {{ slots = 'many' }}\n",
+        mock()
+    );
+    let bad = dir.file("bad.toml", text).display().to_string();
+    let words = [
+        "bad.toml:3: server.foo is unknown; in server there are listen, no_auth,",
+        "bad.toml:4: server.drain_timeout: ",
+        "bad.toml:5: server.listen \"nowhere\" is not an address",
+        "bad.toml:7: log.level \"loud\" is none of",
+        "bad.toml:9: option mock.token-delay-mss is unknown; did you mean token-delay-ms?",
+        "bad.toml:10: option mock.slots: \"many\" is not a whole number",
+    ];
+    let told = run(&["config", "check", &bad]);
+    assert_eq!(told.status.code(), Some(1), "{}", told.complaint);
+    assert_eq!(told.output.lines().count(), words.len(), "{}", told.output);
+    for word in words {
+        assert!(told.output.contains(word), "{word:?} is missing in {}", told.output);
+    }
+    for command in [&["serve"][..], &["config", "show"]] {
+        run(&[command, &["--config", &bad]].concat()).complains(2, &words);
+    }
+    let doctor = run(&["doctor", "--config", &bad]);
+    assert!(words.iter().all(|word| doctor.output.contains(word)), "{}", doctor.output);
+    Ok(())
+}
+
+#[test]
 fn the_sample_is_valid_and_the_schema_and_the_reference_know_its_keys() -> Result<()> {
     let dir = TempDir::new();
     let sample = run(&["config", "sample"]).output;

@@ -12,7 +12,7 @@ use crate::api::keys::Keys;
 use crate::config::reload;
 use crate::config::sources::Resolved;
 use crate::fleet::wish::{Changes, Refused};
-use crate::plugins::services;
+use crate::plugins::{configured, services};
 use crate::telemetry::logs;
 
 /// How long reading the file may take.
@@ -44,7 +44,7 @@ impl Host {
 
     async fn renew(&self) -> Result<(reload::Plan, Changes), String> {
         let sources = self.sources.clone();
-        let read = reading(move || sources.resolve()).await?;
+        let read = reading(move || configured::resolve(&sources)).await?;
         let Resolved { config: read, .. } = read.map_err(|e| e.to_string())?;
         let plan = reload::plan(&self.api.config(), &read);
         // What needs a restart keeps its value, and may not go with what is new: an open address without keys, say.

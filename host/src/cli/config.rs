@@ -1,6 +1,5 @@
 //! `cascadia-host config …`: what holds and who said so, what is wrong with a file, and what there is to say.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -9,12 +8,11 @@ use toml::Value;
 
 use super::flags::ServeFlags;
 use super::{USAGE, complain, say, sources};
-use crate::config::check::told;
 use crate::config::setting::{Origin, Setting};
-use crate::config::sources::{Problems, Resolved};
-use crate::config::{env, file, reference, reload, sources as merging, table};
+use crate::config::sources::{Resolved, of_file};
+use crate::config::{reference, reload, table};
+use crate::plugins::configured::{self, manifests};
 use crate::plugins::manifest::Manifest;
-use crate::plugins::{find, load, options};
 
 /// The commands.
 #[derive(Subcommand)]
@@ -76,7 +74,8 @@ struct Line {
 }
 
 fn show(flags: &Show, plugin_options: Vec<Setting>) -> Result<(), String> {
-    let resolved = sources(&flags.serve, plugin_options)?.resolve().map_err(|e| e.to_string())?;
+    let sources = sources(&flags.serve, plugin_options)?;
+    let resolved = configured::resolve(&sources).map_err(|e| e.to_string())?;
     let lines = lines(&resolved, &manifests(&resolved));
     if flags.json {
         let all: Vec<_> = lines
@@ -164,59 +163,15 @@ fn shown<'a>(value: &Value, name: &str, plugins: impl Iterator<Item = &'a Manife
     }
 }
 
-/// What is wrong with the options of plugins whose files are here. Of the others their own start will tell.
-fn of_plugins(resolved: &Resolved) -> Vec<String> {
-    let (config, manifests) = (&resolved.config, manifests(resolved));
-    let wrong = |plugin: &Manifest, name: &String, value: &Value| {
-        let given = BTreeMap::from([(name.clone(), value.clone())]);
-        options::check(&plugin.id, &plugin.about.options, &given).err().unwrap_or_default()
-    };
-    let mut problems = Vec::new();
-    for (id, given) in &config.plugin {
-        let Some(plugin) = manifests.iter().find(|m| m.id == *id) else { continue };
-        for (name, value) in given {
-            let place = resolved.origin(&["plugin", id, name]);
-            problems.extend(wrong(plugin, name, value).iter().map(|what| told(place, what)));
-        }
-    }
-    for model in &config.model {
-        let plugin = match model.engine.as_deref().map(|engine| engine.split('/').next().unwrap_or_default())
-        {
-            None if manifests.len() == 1 => manifests.first(),
-            None => None,
-            Some(id) => manifests.iter().find(|m| m.id == id),
-        };
-        let Some(plugin) = plugin else { continue };
-        let mut given = model.options.clone();
-        given.extend(model.device.as_deref().map(|device| ("device".to_owned(), device.into())));
-        let place = resolved.origin(&["model"]);
-        for (name, value) in &given {
-            problems.extend(wrong(plugin, name, value).iter().map(|what| told(place, what)));
-        }
-    }
-    // What a manifest itself has wrong is found with each option.
-    let mut known = BTreeSet::new();
-    problems.retain(|problem| known.insert(problem.clone()));
-    problems
-}
-
-/// What the plugins that would be loaded say of themselves. What is wrong with one is for `serve` and `doctor` to say.
-fn manifests(resolved: &Resolved) -> Vec<Manifest> {
-    let plugins = &resolved.config.plugins;
-    let executable = env::executable().unwrap_or_default();
-    let named = plugins.load.iter().filter_map(|name| find::one(name, &plugins.dirs, &executable).ok());
-    let lying = plugins.dirs.iter().flat_map(|dir| find::all(dir).unwrap_or_default());
-    named.chain(lying).filter_map(|path| Some(load::inspect(&path).ok()?.manifest)).collect()
-}
-
 fn check(files: &[PathBuf], as_json: bool) -> i32 {
     let (mut told, mut wrong) = (Vec::new(), false);
     for path in files {
         if let Err(error) = std::fs::File::open(path) {
             return complain(&format!("{} cannot be read: {error}", path.display()), USAGE);
         }
-        let merged = file::read(path).map_err(|problem| Problems(vec![problem])).and_then(merging::merge);
-        let problems = merged.map_or_else(|Problems(all)| all, |resolved| of_plugins(&resolved));
+        let reading = of_file(path);
+        let mut problems = reading.problems.clone();
+        problems.extend(configured::problems(&reading));
         wrong |= !problems.is_empty();
         if as_json {
             told.push(json!({"file": path, "valid": problems.is_empty(), "problems": problems}));

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::config::setting::Setting;
 use crate::config::sources::Problems;
 use crate::fleet::probe::Depth;
+use crate::plugins::configured;
 
 /// What to look at.
 #[derive(Args)]
@@ -81,7 +82,7 @@ pub(super) fn run(flags: &Flags, plugin_options: Vec<Setting>) -> i32 {
         Ok(sources) => sources,
         Err(problem) => return super::complain(&problem, super::USAGE),
     };
-    let resolved = match sources.resolve() {
+    let resolved = match configured::resolve(&sources) {
         Ok(resolved) => resolved,
         Err(Problems(all)) => {
             let lines = all.into_iter().map(|problem| Line::fault("configuration", problem)).collect();

@@ -41,11 +41,16 @@ pub fn fault(path: &Path, text: &str, error: &toml::de::Error) -> String {
     format!("{}{line}: {}", path.display(), error.message().trim().replace('\n', " "))
 }
 
-/// Walks down to what a key holds. The options of a plugin are keys; those of a model belong to its list.
+/// Walks down to what a key holds. The options of a plugin are keys; those of a model belong to its list, also where that was
+/// written as one table.
 fn flatten(table: Table, at: &mut Vec<String>, found: &mut impl FnMut(&[String], Value)) {
     for (name, value) in table {
         at.push(name);
-        let deepest = if at[0] == "plugin" { 3 } else { 2 };
+        let deepest = match at[0].as_str() {
+            "plugin" => 3,
+            "model" => 1,
+            _ => 2,
+        };
         match value {
             Value::Table(inner) if at.len() < deepest && !inner.is_empty() => flatten(inner, at, found),
             // An empty section says nothing.

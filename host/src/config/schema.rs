@@ -119,7 +119,7 @@ section! {
         /// Folders whose libraries are all loaded at start, and followed from then on.
         Restart dirs: Vec<PathBuf> = Vec::new(),
         /// Most copies of one plugin that are opened while the host runs; none is ever unloaded.
-        Live max_generations: u32 = 16,
+        Live max_generations: u64 = 16,
         /// Ids of plugins whose engines run in processes of their own; `*` is all of them.
         Restart isolate: Vec<String> = Vec::new(),
         /// Bound on the address space of each such process; none by default. Weights that are mapped and memory that a
@@ -185,11 +185,20 @@ impl Config {
 
     /// Everything that is wrong with the values: the key at fault and one line.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
+        self.problems_among(&|_| true)
+    }
+
+    /// The same where not all that was given could be read: what one key says of another is told only where both are `known`.
+    pub fn problems_among(&self, known: &dyn Fn(&str) -> bool) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
+        let known = |keys: &[&str]| keys.iter().all(|key| known(key));
         match self.address() {
             Err(problem) => problems.push(("server.listen", problem)),
             Ok(address)
-                if !is_loopback(address.ip()) && !self.server.no_auth && self.server.api_keys.is_none() =>
+                if !is_loopback(address.ip())
+                    && !self.server.no_auth
+                    && self.server.api_keys.is_none()
+                    && known(&["server.listen", "server.no_auth", "server.api_keys"]) =>
             {
                 let message = format!(
                     "server.listen {address} can be reached by others, and clients need no key: listen on 127.0.0.1, \
@@ -199,37 +208,38 @@ impl Config {
             }
             Ok(_) => {}
         }
-        if self.server.tls_cert.is_some() != self.server.tls_key.is_some() {
+        if self.server.tls_cert.is_some() != self.server.tls_key.is_some()
+            && known(&["server.tls_cert", "server.tls_key"])
+        {
             let message = "server.tls_cert and server.tls_key go together; one of them is missing".to_owned();
             problems.push(("server.tls_cert", message));
         }
         problems.extend(self.level().err().map(|problem| ("log.level", problem)));
         let l = &self.limits;
+        // A packed body and what it becomes are there at once. A value that is wrong itself bounds no other.
+        let body = self.server.max_body_mb;
+        let twice = (1..=MAX_BODY).contains(&body) && known(&["server.max_body_mb"]);
+        let (least_bodies, why) =
+            if twice { (body.saturating_mul(2), ", twice server.max_body_mb") } else { (1, "") };
+        // What is left out follows from another key, whose fault it would be.
+        let bodies = self.server.max_bodies_mb.unwrap_or(least_bodies);
         for (key, value, least, most) in [
-            ("server.max_body_mb", self.server.max_body_mb, 1, 4096),
-            ("server.max_bodies_mb", self.server.max_bodies(), 1, 1 << 20),
+            ("server.max_body_mb", body, 1, MAX_BODY),
+            ("server.max_bodies_mb", bodies, least_bodies, 1 << 20),
             ("server.max_connections", self.server.max_connections as u64, 1, 1_000_000),
             ("limits.max_concurrent", l.max_concurrent as u64, 1, 100_000),
-            ("limits.max_queued", l.queue_places() as u64, 0, 1_000_000),
+            ("limits.max_queued", l.max_queued.unwrap_or(0) as u64, 0, 1_000_000),
             ("limits.stream_buffer_kb", l.stream_buffer_kb as u64, 1, 1 << 20),
             ("limits.max_unread_mb", l.max_unread_mb as u64, 1, 1 << 20),
             ("limits.max_choices", l.max_choices as u64, 1, 100_000),
-            ("plugins.max_generations", u64::from(self.plugins.max_generations), 1, 100_000),
+            ("plugins.max_generations", self.plugins.max_generations, 1, 100_000),
         ] {
             if value < least {
-                problems.push((key, format!("{key} is {value}; it must be at least {least}")));
+                let why = if key == "server.max_bodies_mb" { why } else { "" };
+                problems.push((key, format!("{key} is {value}; it must be at least {least}{why}")));
             } else if value > most {
                 problems.push((key, format!("{key} is {value}; it may be at most {most}")));
             }
-        }
-        // A packed body and what it becomes are there at once.
-        let least = self.server.max_body_mb.saturating_mul(2);
-        if self.server.max_bodies() < least {
-            let message = format!(
-                "server.max_bodies_mb is {}; it must be at least {least}, twice server.max_body_mb",
-                self.server.max_bodies()
-            );
-            problems.push(("server.max_bodies_mb", message));
         }
         for (key, span) in [
             ("server.header_timeout", self.server.header_timeout),
@@ -253,6 +263,9 @@ impl Config {
         problems
     }
 }
+
+/// Most that `server.max_body_mb` may be.
+const MAX_BODY: u64 = 4096;
 
 /// What ends at once what it bounds is never meant.
 const LEAST_PATIENCE: Duration = Duration::from_millis(10);

@@ -3,8 +3,8 @@
 //! What must hold: reading it again gives what a restart would get, so that a reload and a restart agree; everything
 //! wrong is told at once.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
@@ -48,19 +48,67 @@ impl Resolved {
     }
 }
 
+/// What could be read of a configuration, and everything that is wrong with the rest.
+#[derive(Debug)]
+pub struct Reading {
+    /// A value that could not be read is as if nobody had given it.
+    pub resolved: Resolved,
+    /// One line each.
+    pub problems: Vec<String>,
+    unread: Unread,
+}
+
+/// What was meant to be given and is not known.
+#[derive(Debug, Default)]
+struct Unread {
+    /// A file: any key that nobody else gives may stand there.
+    file: bool,
+    keys: BTreeSet<String>,
+}
+
+impl Reading {
+    /// The configuration, when nothing is wrong with it.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn whole(self) -> Result<Resolved, Problems> {
+        if self.problems.is_empty() { Ok(self.resolved) } else { Err(Problems(self.problems)) }
+    }
+
+    /// Whether every key of a section that was given could be read.
+    pub fn knows(&self, section: &str) -> bool {
+        let of_section = |key: &String| key.split('.').next() == Some(section);
+        !self.unread.file && !self.unread.keys.iter().any(of_section)
+    }
+}
+
 impl Sources {
     /// Reads all of them.
     ///
     /// # Errors
     /// Everything that is wrong.
     pub fn resolve(&self) -> Result<Resolved, Problems> {
-        let mut settings = match &self.file {
-            None => Vec::new(),
-            Some(path) => file::read(path).map_err(|problem| Problems(vec![problem]))?,
+        self.read().whole()
+    }
+
+    /// Reads what can be read of all of them.
+    pub fn read(&self) -> Reading {
+        let file = self.file.as_ref().map_or_else(|| Ok(Vec::new()), |path| file::read(path));
+        let (mut settings, problem) = match file {
+            Ok(settings) => (settings, None),
+            Err(problem) => (Vec::new(), Some(problem)),
         };
         settings.extend(variables::settings());
         settings.extend(self.flags.iter().cloned());
-        merge(settings)
+        read(settings, problem)
+    }
+}
+
+/// What a file alone adds up to.
+pub fn of_file(path: &Path) -> Reading {
+    match file::read(path) {
+        Ok(settings) => read(settings, None),
+        Err(problem) => read(Vec::new(), Some(problem)),
     }
 }
 
@@ -68,11 +116,39 @@ impl Sources {
 ///
 /// # Errors
 /// Everything that is wrong.
+#[cfg(test)]
 pub fn merge(settings: Vec<Setting>) -> Result<Resolved, Problems> {
-    let mut problems = check::problems(&settings);
+    read(settings, None).whole()
+}
+
+/// What can be read of settings; later ones win. `file` is why those of a file are missing.
+fn read(settings: Vec<Setting>, file: Option<String>) -> Reading {
+    let mut unread = Unread { file: file.is_some(), ..Unread::default() };
+    let mut problems = Vec::from_iter(file);
     let mut root = Table::new();
     let mut origins = BTreeMap::new();
-    for Setting { path, value, origin } in settings {
+    for setting in settings {
+        let wrong = check::problems(&setting);
+        let (key, refused) = (setting.key(), !wrong.is_empty());
+        problems.extend(wrong);
+        // What this key says from here on is known, or not at all: what it replaces does not hold either way.
+        if refused {
+            unread.keys.extend(check::meant(&setting));
+            unread.keys.insert(key);
+        } else {
+            unread.keys.remove(&key);
+        }
+        let Setting { path, value, origin } = setting;
+        let value = match (refused, path.as_slice()) {
+            (false, _) => Some(value),
+            (true, [list]) if list == "model" => check::readable_models(value),
+            (true, _) => None,
+        };
+        let Some(value) = value else {
+            remove(&mut root, &path);
+            origins.remove(&path);
+            continue;
+        };
         if let [list, any, name] = &path[..]
             && (list.as_str(), any.as_str()) == ("model", "*")
         {
@@ -83,17 +159,16 @@ pub fn merge(settings: Vec<Setting>) -> Result<Resolved, Problems> {
         insert(&mut root, &path, value);
         origins.insert(path, origin);
     }
-    if !problems.is_empty() {
-        return Err(Problems(problems));
-    }
     // What was checked key by key can be read as a whole; if not, it is told in serde's words.
-    let read: Result<Config, toml::de::Error> = Value::Table(root).try_into();
-    let config = read.map_err(|e| Problems(vec![e.message().trim().replace('\n', " ")]))?;
+    let config = Value::Table(root).try_into().unwrap_or_else(|e: toml::de::Error| {
+        problems.push(e.message().trim().replace('\n', " "));
+        Config::default()
+    });
     let resolved = Resolved { config, origins };
-    let wrong = resolved.config.problems();
-    if wrong.is_empty() {
-        return Ok(resolved);
-    }
+    let known = |key: &str| match resolved.origin(&key.split('.').collect::<Vec<_>>()) {
+        Origin::Default => !unread.file && !unread.keys.contains(key),
+        _ => !unread.keys.contains(key),
+    };
     let place = |(key, what): (&str, String)| {
         let path: Vec<_> = key.split('.').collect();
         match resolved.origin(&path) {
@@ -102,7 +177,8 @@ pub fn merge(settings: Vec<Setting>) -> Result<Resolved, Problems> {
             origin => check::told(origin, &what),
         }
     };
-    Err(Problems(wrong.into_iter().map(place).collect()))
+    problems.extend(resolved.config.problems_among(&known).into_iter().map(place));
+    Reading { resolved, problems, unread }
 }
 
 /// Sets a key of the one model there is, or makes one.
@@ -142,10 +218,21 @@ fn insert(table: &mut Table, path: &[String], value: Value) {
     }
 }
 
+/// Takes the value at a path away.
+fn remove(table: &mut Table, path: &[String]) {
+    match path {
+        [] => {}
+        [last] => drop(table.remove(last)),
+        [first, rest @ ..] => {
+            if let Some(Value::Table(inner)) = table.get_mut(first) {
+                remove(inner, rest);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn file(text: &str) -> Vec<Setting> {
@@ -187,6 +274,74 @@ mod tests {
         let Problems(all) = resolve(text, &[]).expect_err("three problems");
         assert_eq!(all.len(), 3, "{all:?}");
         assert!(all[2].starts_with("/f.toml:2: limits.max_concurrent is 0"), "{all:?}");
+    }
+
+    #[test]
+    fn values_that_cannot_be_read_hide_nothing_that_is_wrong_with_others() {
+        let text = "[server]\ndrain_timeout = '99999h'\nlisten = 'nowhere'\ntls_cert = 'c'\nmax_connections = 0\n\
+                    max_body_mb = 0\nheader_timeout = '1ms'\n[limits]\nmax_concurrent = 0\nmax_choices = 0\n\
+                    [plugins]\nmax_generations = 5000000000\n[log]\nformat = 'xml'\nlevel = 'loud'\n\
+                    [[model]]\nname = 'a'\nnmae = 'b'\n[[model]]\nname = 'a'\n";
+        let Problems(all) = resolve(text, &[]).expect_err("wrong");
+        for part in [
+            "drain_timeout: ",
+            "log.format: ",
+            "model[0].nmae is unknown",
+            "server.listen \"nowhere\"",
+            "server.tls_cert and server.tls_key go together",
+            "log.level \"loud\"",
+            "max_body_mb is 0",
+            "max_connections is 0",
+            "max_concurrent is 0",
+            "max_choices is 0",
+            "max_generations is 5000000000; it may be at most 100000",
+            "header_timeout is 1ms",
+            "two models are named a",
+        ] {
+            assert!(all.iter().any(|problem| problem.contains(part)), "{part} is missing in {all:#?}");
+        }
+        assert_eq!(all.len(), 13, "{all:#?}");
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_not_held_against_what_could() {
+        for text in [
+            "server.listen = '0.0.0.0:80'\nserver.no_auth = 'yes'",
+            "server.listen = '0.0.0.0:80'\nserver.no_auht = true",
+            "server.listen = '0.0.0.0:80'\nserver.api_keys = 5",
+            "server.tls_cert = 'c'\nserver.tls_key = 5",
+            "server.tls_cert = 'c'\nserver.tls_kye = 'k'",
+            "server.max_bodies_mb = 10\nserver.max_body_mb = '4'",
+            "server.max_bodies_mb = 10\nserver.max_body_mb = 9999",
+            "server.max_body_mb = 99999999",
+            "limits.max_concurrent = 99999999",
+            "server.max_bodies_mb = 0",
+            "model = 5",
+            "[model]\nname = 'a'\npath = 'b'",
+        ] {
+            let Problems(all) = resolve(text, &[]).expect_err(text);
+            assert_eq!(all.len(), 1, "{text}: {all:#?}");
+        }
+        // A value that is replaced is no fault of its own, whatever replaces it.
+        let flag = [Setting::flag("--set", &["limits", "max_concurrent"], "x".into())];
+        let Problems(all) = resolve("limits.max_concurrent = 0", &flag).expect_err("no number");
+        assert!(all.len() == 1 && all[0].starts_with("--set: "), "{all:?}");
+    }
+
+    #[test]
+    fn flags_are_looked_at_although_the_file_cannot_be_read() {
+        let flags = vec![
+            Setting::flag("--set", &["limits", "max_choices"], 0.into()),
+            Setting::flag("--set", &["server", "lissten"], "x".into()),
+            // The other half may stand in the file.
+            Setting::flag("--tls-cert", &["server", "tls_cert"], "c".into()),
+            Setting::flag("--api", &["server", "listen"], "0.0.0.0:80".into()),
+        ];
+        let reading = Sources { file: Some("/nowhere.toml".into()), flags }.read();
+        let all = &reading.problems;
+        assert_eq!(all.len(), 3, "{all:?}");
+        assert!(all[0].starts_with("/nowhere.toml cannot be read"), "{all:?}");
+        assert!(!reading.knows("plugins"));
     }
 
     #[test]

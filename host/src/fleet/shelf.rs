@@ -72,7 +72,7 @@ impl Plugin {
     /// Whether one more copy in this process would be too many.
     pub(super) fn is_full(&self, ground: &Ground) -> bool {
         !ground.config.plugins.isolates(&self.manifest.id)
-            && self.opened >= ground.config.plugins.max_generations
+            && u64::from(self.opened) >= ground.config.plugins.max_generations
     }
 
     /// What to build from: the newest copy that did not fail.
