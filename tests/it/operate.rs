@@ -202,13 +202,24 @@ fn doctor_names_each_fault_and_the_way_out() -> Result<()> {
 fn doctor_knows_a_host_from_something_else_on_the_port() -> Result<()> {
     let host = Host::mock(&[]);
     let address = host.client().address.to_string();
-    let lines = |address: &str| -> Result<Vec<Value>> {
+    let found = |address: &str| -> Result<(Option<i32>, Value, Vec<Value>)> {
         let ended = run(&["doctor", "--json", "--plugin", &mock(), "--api", address]);
-        Ok(serde_json::from_str::<Value>(&ended.output)?["checks"].as_array().cloned().unwrap_or_default())
+        let all: Value = serde_json::from_str(&ended.output)?;
+        let lines = all["checks"].as_array().cloned().unwrap_or_default();
+        Ok((ended.status.code(), all["beside_running_host"].clone(), lines))
     };
-    has(&lines(&address)?, "address", "warn", "a host answers");
+    let (status, beside, lines) = found(&address)?;
+    has(&lines, "address", "warn", "a host answers");
+    assert_eq!((status, beside), (Some(0), Value::Bool(true)), "it may be the one that is to be replaced");
+    let told = run(&["doctor", "--plugin", &mock(), "--api", &address]).output;
+    let last = told.lines().last().unwrap_or_default();
+    assert!(last.contains("taken by a running host") && !last.contains("will serve"), "{told}");
+    let wrong = run(&["doctor", "--plugin", &mock(), "--api", &address, "--model", "/nowhere/m.gguf"]);
+    assert_eq!(wrong.status.code(), Some(1), "{}", wrong.output);
     let other = std::net::TcpListener::bind("127.0.0.1:0")?;
-    has(&lines(&other.local_addr()?.to_string())?, "address", "fail", "is taken");
+    let (status, beside, lines) = found(&other.local_addr()?.to_string())?;
+    has(&lines, "address", "fail", "is taken");
+    assert_eq!((status, beside), (Some(1), Value::Bool(false)));
     Ok(())
 }
 

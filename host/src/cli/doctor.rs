@@ -54,16 +54,23 @@ struct Line {
     found: String,
     /// What to do about it.
     way_out: Option<String>,
+    /// A host runs where this one would: a start fails as long as it does, and comes up in its place.
+    beside: bool,
 }
 
 impl Line {
     fn ok(subject: impl Into<String>, found: impl Into<String>) -> Line {
-        Line { subject: subject.into(), verdict: Verdict::Ok, found: found.into(), way_out: None }
+        Line {
+            subject: subject.into(),
+            verdict: Verdict::Ok,
+            found: found.into(),
+            way_out: None,
+            beside: false,
+        }
     }
 
     fn warn(subject: impl Into<String>, found: impl Into<String>, way_out: impl Into<String>) -> Line {
-        let way_out = Some(way_out.into());
-        Line { subject: subject.into(), verdict: Verdict::Warn, found: found.into(), way_out }
+        Line { verdict: Verdict::Warn, way_out: Some(way_out.into()), ..Line::ok(subject, found) }
     }
 
     fn fail(subject: impl Into<String>, found: impl Into<String>, way_out: impl Into<String>) -> Line {
@@ -112,24 +119,34 @@ fn described(config: &Config, file: Option<&std::path::Path>) -> String {
 fn print(lines: Vec<Line>, as_json: bool) -> i32 {
     let count = |verdict: Verdict| lines.iter().filter(|line| line.verdict == verdict).count();
     let (warned, failed) = (count(Verdict::Warn), count(Verdict::Fail));
+    let beside = lines.iter().any(|line| line.beside);
     if as_json {
         let checks: Vec<Value> = lines.iter().map(object).collect();
         say(&format!(
             "{:#}",
-            json!({"ok": failed == 0, "warnings": warned, "failures": failed, "checks": checks})
+            json!({"ok": failed == 0, "beside_running_host": beside, "warnings": warned, "failures": failed,
+                   "checks": checks})
         ));
     } else {
         for line in &lines {
             say(&text(line));
         }
-        let verdict = match (failed, warned) {
-            (0, 0) => "all is well".to_owned(),
-            (0, n) => format!("it will serve; warnings: {n}"),
-            (n, _) => format!("it will not serve as asked; failures: {n}"),
-        };
-        say(&verdict);
+        say(&verdict(failed, warned, beside));
     }
+    // Most who look have a host running there, and mean to put this one in its place: that alone is no failure.
     i32::from(failed > 0)
+}
+
+fn verdict(failed: usize, warned: usize, beside: bool) -> String {
+    match (failed, warned) {
+        (0, 0) => "all is well".to_owned(),
+        (0, n) if beside => format!(
+            "the address is taken by a running host: a start with these flags fails until that one is stopped or another \
+             --api is given; nothing else is in its way; warnings: {n}"
+        ),
+        (0, n) => format!("it will serve; warnings: {n}"),
+        (n, _) => format!("it will not serve as asked; failures: {n}"),
+    }
 }
 
 fn word(verdict: Verdict) -> &'static str {
@@ -164,6 +181,20 @@ mod tests {
         let ok = || Line::ok("a", "there");
         assert_eq!(print(vec![ok(), Line::warn("b", "small", "raise it")], true), 0);
         assert_eq!(print(vec![ok(), Line::fault("c", "gone")], true), 1);
+    }
+
+    #[test]
+    fn beside_a_running_host_nobody_is_told_that_it_will_serve() {
+        assert_eq!(verdict(0, 0, false), "all is well");
+        assert!(verdict(0, 1, false).starts_with("it will serve"));
+        assert!(verdict(1, 1, true).starts_with("it will not serve as asked"));
+        let beside = verdict(0, 1, true);
+        assert!(
+            beside.contains("fails until that one is stopped") && !beside.contains("will serve"),
+            "{beside}"
+        );
+        let line = Line { beside: true, ..Line::warn("address", "a host answers", "stop it") };
+        assert_eq!(print(vec![line], true), 0);
     }
 
     #[test]

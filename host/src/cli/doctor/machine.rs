@@ -74,11 +74,14 @@ fn port(config: &Config) -> Vec<Line> {
             let answer =
                 host.and_then(|h| h.ask("GET", "/livez", None, None, None, Duration::from_secs(3)).ok());
             match answer.is_some_and(|a| a.body["status"] == "ok") {
-                true => Line::warn(
-                    subject,
-                    format!("a host answers at {address} already"),
-                    "a second one needs another --api",
-                ),
+                true => Line {
+                    beside: true,
+                    ..Line::warn(
+                        subject,
+                        format!("a host answers at {address} already"),
+                        "a second one needs another --api",
+                    )
+                },
                 false => Line::fail(subject, format!("{address} is taken"), "choose another with --api"),
             }
         }
