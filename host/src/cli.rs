@@ -8,7 +8,9 @@ mod plugin;
 mod plugin_flags;
 
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app;
@@ -44,7 +46,8 @@ enum Command {
     /// Models of a running host (list, load, unload) and model files (compile, inspect, verify).
     #[command(subcommand)]
     Model(model::Command),
-    /// Say whether `serve` with these flags would come up here, and what to do where not. Exit status 1 if not.
+    /// Say whether `serve` with these flags would come up here, and what to do where not. Exit status 1 if not; a host that
+    /// runs at the address already is told and does not count.
     Doctor(Box<doctor::Flags>),
     /// List, describe, check and make plugins.
     #[command(subcommand)]
@@ -87,8 +90,29 @@ enum Shell {
 /// Exit status of a usage or configuration error.
 const USAGE: i32 = 2;
 
+/// The first fault of writing an answer. Kept aside until the command is done: what it finds out does not depend on who reads.
+static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
+
 /// Runs the command line; answers the exit status.
 pub fn main() -> i32 {
+    let code = answer();
+    noted(std::io::stdout().flush());
+    match UNWRITTEN.get() {
+        Some(error) => unwritten(error, code),
+        None => code,
+    }
+}
+
+/// The exit status of a command that ended with `code` and whose answer did not all leave.
+fn unwritten(error: &std::io::Error, code: i32) -> i32 {
+    match error.kind() {
+        // A reader that has seen enough and left, as `head` does, is no fault of the command.
+        std::io::ErrorKind::BrokenPipe => code,
+        _ => complain(&format!("cannot write the output: {error}"), code.max(1)),
+    }
+}
+
+fn answer() -> i32 {
     let args = env::arguments();
     let executable = env::executable().unwrap_or_default();
     let plugin_flags = PluginFlags::of(&args, &executable);
@@ -104,9 +128,11 @@ pub fn main() -> i32 {
         Err(error) => {
             // Help and version are no errors; clap knows where each goes.
             return match error.use_stderr() {
-                true => complain(&in_one_line(&error.render().to_string()), error.exit_code()),
-                false if error.print().is_ok() => 0,
-                false => USAGE,
+                true => complain(&in_one_line(&rendered(&error)), error.exit_code()),
+                false => {
+                    noted(error.print());
+                    0
+                }
             };
         }
     };
@@ -176,24 +202,35 @@ fn complete(shell: Shell) {
     say(String::from_utf8_lossy(&script).trim_end());
 }
 
-#[expect(clippy::print_stdout, reason = "the document is the command's answer")]
 fn generate(document: &str) -> i32 {
-    match document {
-        "metrics" => {
-            print!("{}", reference::markdown());
-            0
-        }
-        "config" => {
-            print!("{}", configuration::reference::markdown());
-            0
-        }
-        "errors" => {
-            print!("{}", crate::error::reference::markdown());
-            0
-        }
+    let text = match document {
+        "metrics" => reference::markdown(),
+        "config" => configuration::reference::markdown(),
+        "errors" => crate::error::reference::markdown(),
         other => {
-            complain(&format!("there is no document {other:?}; there are metrics, config and errors"), USAGE)
+            let told = format!("there is no document {other:?}; there are metrics, config and errors");
+            return complain(&told, USAGE);
         }
+    };
+    noted(write!(std::io::stdout(), "{text}"));
+    0
+}
+
+/// What clap says. Of a word after flags that is no command it says only that flags do not go with it.
+fn rendered(error: &clap::Error) -> String {
+    let told = error.render().to_string();
+    let (ErrorKind::ArgumentConflict, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return told;
+    };
+    let mut command = Cli::command();
+    if command.find_subcommand(name).is_some() {
+        return format!("the flags of a command go after it: {}", told.trim_start_matches("error: "));
+    }
+    match command.try_get_matches_from_mut(["cascadia-host", name]) {
+        Err(unknown) => unknown.render().to_string(),
+        Ok(_) => told,
     }
 }
 
@@ -212,15 +249,22 @@ fn in_one_line(told: &str) -> String {
     line
 }
 
-#[expect(clippy::print_stderr, reason = "a command line tells its user what went wrong")]
+/// Tells the user what went wrong. Where that cannot be written there is nobody left to tell.
 fn complain(message: &str, code: i32) -> i32 {
-    eprintln!("cascadia-host: {message}");
+    drop(writeln!(std::io::stderr(), "cascadia-host: {message}"));
     code
 }
 
-/// Prints a line of the answer. A reader that has seen enough and left is no fault.
+/// Prints a line of the answer.
 fn say(text: &str) {
-    drop(writeln!(std::io::stdout(), "{text}"));
+    noted(writeln!(std::io::stdout(), "{text}"));
+}
+
+/// Keeps a fault of writing until the command is done. The first one is the cause of the others.
+fn noted(written: std::io::Result<()>) {
+    if let Err(error) = written {
+        UNWRITTEN.get_or_init(|| error);
+    }
 }
 
 /// The text in an ANSI colour, on a terminal whose user has not asked for none.
@@ -237,7 +281,7 @@ mod tests {
     fn what_is_wrong_with_a_command_line_is_one_line() {
         let said = |args: &[&str]| {
             let error = Cli::command().try_get_matches_from(args).expect_err("wrong");
-            in_one_line(&error.render().to_string())
+            in_one_line(&rendered(&error))
         };
         assert_eq!(
             said(&["cascadia-host", "--plugn", "x"]),
@@ -245,5 +289,19 @@ mod tests {
         );
         let missing = said(&["cascadia-host", "plugin", "check"]);
         assert_eq!(missing, "the following required arguments were not provided: <LIB>; see --help");
+        assert_eq!(
+            said(&["cascadia-host", "--set", "a=b", "serv"]),
+            "unrecognized subcommand 'serv'; a similar subcommand exists: 'serve'; see --help"
+        );
+        let stray = said(&["cascadia-host", "--set", "a=b", "serve"]);
+        assert!(stray.starts_with("the flags of a command go after it: the subcommand 'serve'"), "{stray}");
+    }
+
+    #[test]
+    fn an_answer_that_was_not_written_is_a_failure_unless_its_reader_left() {
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        assert_eq!((unwritten(&full, 0), unwritten(&full, USAGE)), (1, USAGE));
+        let left = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert_eq!((unwritten(&left, 0), unwritten(&left, 1)), (0, 1));
     }
 }

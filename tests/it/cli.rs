@@ -1,5 +1,8 @@
 //! The command line: what is printed where, exit statuses, and which source of a setting wins.
 
+use std::fs::File;
+use std::process::{Command, Output, Stdio};
+
 use anyhow::Result;
 use cascadia_tests::client::{CHAT, chat, with};
 use cascadia_tests::host::{run, run_with};
@@ -59,6 +62,45 @@ fn a_wrong_call_ends_with_status_2_and_names_what_is_wrong() {
         assert_eq!(ended.status.code(), Some(2), "{args:?}: {}", ended.complaint);
         ended.complains(2, words);
     }
+}
+
+#[test]
+fn a_word_after_flags_that_is_no_command_is_told_as_such() {
+    run(&["--set", "a=b", "serv"]).complains(2, &["unrecognized subcommand 'serv'", "'serve'"]);
+    run(&["--set", "a=b", "serve"])
+        .complains(2, &["the flags of a command go after it", "'--set <KEY=VALUE>'"]);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error_and_a_reader_that_left_is_none() -> Result<()> {
+    let plugin = setup::plugin("mock").display().to_string();
+    let into = |out: Stdio, args: &[&str]| -> Result<Output> {
+        let mut command = Command::new(setup::host_program());
+        Ok(command.args(args).env_clear().stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).output()?)
+    };
+    for args in [
+        &["config", "sample"][..],
+        &["config", "schema"],
+        &["config", "show"],
+        &["plugin", "list", "--plugin", &plugin],
+        &["doctor", "--plugin", &plugin, "--api", "127.0.0.1:0"],
+        &["completions", "bash"],
+        &["gen-docs", "errors"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let ended = into(File::options().write(true).open("/dev/full")?.into(), args)?;
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{args:?}: {told}");
+        assert!(told.contains("cannot write the output: No space left on device"), "{args:?}: {told}");
+        assert_eq!(told.lines().count(), 1, "{args:?}: {told}");
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let ended = into(writer.into(), args)?;
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!((ended.status.code(), told.as_str()), (Some(0), ""), "{args:?}");
+    }
+    Ok(())
 }
 
 #[test]
