@@ -25,9 +25,17 @@ fn a_model_is_compiled_found_again_and_verified() {
 
     let shown = made.display().to_string();
     assert_eq!(run(&["model", "verify", &shown]).status.code(), Some(0));
+    let verified = run(&["model", "verify", &shown, "--json"]);
+    let json: Value = serde_json::from_str(&verified.output).expect("JSON");
+    let compiled = run(&[&args[..], &["--json"]].concat());
+    assert_eq!(json, serde_json::from_str::<Value>(&compiled.output).expect("JSON"));
+    assert!(json["files"]["openvino_model.bin"]["sha256"].is_string(), "{json}");
     std::fs::write(made.join("openvino_model.xml"), "<net/>").unwrap();
     let broken = run(&["model", "verify", &shown]);
     broken.complains(1, &["openvino_model.xml", "6 bytes", "compile the model again"]);
+    let broken = run(&["model", "verify", &shown, "--json"]);
+    broken.complains(1, &["openvino_model.xml", "compile the model again"]);
+    assert_eq!(broken.output, "");
 }
 
 #[test]

@@ -63,6 +63,9 @@ pub(in crate::cli) struct Verify {
     /// A compiled model.
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
+    /// Print the manifest as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Integers to round to.
@@ -126,6 +129,7 @@ pub(super) fn inspect(flags: &Inspect) -> i32 {
 pub(super) fn verify(flags: &Verify) -> i32 {
     match ov_ir::verify(&flags.folder, &mut show) {
         Err(error) => failed(error),
+        Ok(found) if flags.json => json(&found),
         Ok(found) => {
             say(&format!("{} is what was written\n{}", flags.folder.display(), manifest(&found)));
             0
