@@ -21,6 +21,9 @@ const KEY: &str = include_str!("tls/key.pem");
 /// Another one, as after a renewal.
 const OTHER_CERTIFICATE: &str = include_str!("tls/other-cert.pem");
 const OTHER_KEY: &str = include_str!("tls/other-key.pem");
+/// A third, as `openssl req -x509` makes it without more: it signed itself, as an authority may.
+const AUTHORITY_CERTIFICATE: &str = include_str!("tls/authority-cert.pem");
+const AUTHORITY_KEY: &str = include_str!("tls/authority-key.pem");
 const SIGHUP: i32 = 1;
 
 fn text(path: &std::path::Path) -> &str {
@@ -227,10 +230,26 @@ fn the_model_commands_ask_a_host_with_tls_and_refuse_one_that_is_not_who_it_shou
     let load = run(&["model", "load", "b", "--wait", "--host", &url, "--ca", text(&cert)]);
     assert!(load.status.success() && load.output.contains("b  up"), "{load:?}");
     let ask = |url: &str, ca: &[&str]| run(&[&["model", "list", "--host", url], ca].concat());
-    ask(&url, &["--ca", text(&other)]).complains(1, &["certificate"]);
+    // Of the same name, as one that was renewed.
+    ask(&url, &["--ca", text(&other)]).complains(1, &["its certificate is not signed by", "--ca"]);
     // The system's authorities, if it has any, have not signed it.
     ask(&url, &[]).complains(1, &[]);
     ask(&url, &["--ca", text(&key)]).complains(1, &["key.pem"]);
     ask(&url, &["--ca", "/nowhere.pem"]).complains(1, &["/nowhere.pem"]);
     ask(&format!("http://localhost:{port}"), &[]).complains(1, &[]);
+}
+
+#[test]
+fn a_certificate_that_openssl_makes_by_default_is_refused_with_the_way_out() {
+    let dir = TempDir::new();
+    let (cert, key) = (dir.file("cert.pem", AUTHORITY_CERTIFICATE), dir.file("key.pem", AUTHORITY_KEY));
+    let plugin = setup::plugin("mock");
+    let host = Host::start(&["--plugin", text(&plugin), "--tls-cert", text(&cert), "--tls-key", text(&key)]);
+    let url = format!("https://localhost:{}", host.client().address.port());
+    let ended = run(&["model", "list", "--host", &url, "--ca", text(&cert)]);
+    ended.complains(
+        1,
+        &["is an authority's (CA:TRUE)", "openssl req -x509 -addext basicConstraints=critical,CA:FALSE"],
+    );
+    assert!(!ended.complaint.contains("OtherError"), "{}", ended.complaint);
 }

@@ -108,7 +108,7 @@ impl Host {
             self.authority,
             body.len()
         );
-        let failed = |e: std::io::Error| format!("{}: {e}", self.authority);
+        let failed = |e: std::io::Error| format!("{}: {}", self.authority, in_words(&e));
         // The first write over TLS reads too.
         let socket = line.socket();
         socket
@@ -153,13 +153,43 @@ impl Host {
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 // Over TLS, an end without a word. What came is judged by its stated length.
                 Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(bytes),
-                Err(e) => return Err(format!("{}: {e}", self.authority)),
+                Err(e) => return Err(format!("{}: {}", self.authority, in_words(&e))),
             }
             if bytes.len() as u64 > MAX_ANSWER {
                 return Err(format!("{} answers more than {MAX_ANSWER} bytes", self.authority));
             }
         }
     }
+}
+
+/// Faults of certificates that are told by the names which the TLS library's code has for them.
+const FAULTS: [(&str, &str); 4] = [
+    (
+        "CaUsedAsEndEntity",
+        "its certificate is an authority's (CA:TRUE), and a host may not show that as its own; make it with \
+         `openssl req -x509 -addext basicConstraints=critical,CA:FALSE`, or let the authority sign one for the host",
+    ),
+    (
+        "UnknownIssuer",
+        "its certificate is from an authority that is not trusted here; name a file with that authority's certificate, or \
+         with the host's own where it signed itself, with --ca",
+    ),
+    (
+        "BadSignature",
+        "its certificate is not signed by the authority of that name that is trusted here; name a file with the right one's \
+         certificate, or with the host's own where it signed itself, with --ca",
+    ),
+    (
+        "UnsupportedCertVersion",
+        "its certificate is of an old form (version 1); make one of version 3, with the host's name as subjectAltName",
+    ),
+];
+
+/// What went wrong on a connection, with the way out where it is a certificate that many have.
+fn in_words(error: &std::io::Error) -> String {
+    let told = error.to_string();
+    let known = FAULTS.iter().find(|(name, _)| told.contains(name));
+    known.map_or(told, |(_, words)| format!("TLS: {words}"))
 }
 
 /// A timeout of zero would mean none.
@@ -209,6 +239,20 @@ mod tests {
         for bad in ["https://", "ftp://x", "http://", "http://a/b", "a b"] {
             assert!(Host::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn faults_of_certificates_are_told_in_words_with_the_way_out() {
+        for (told, words) in [
+            ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "CA:FALSE"),
+            ("invalid peer certificate: UnknownIssuer", "with --ca"),
+            ("invalid peer certificate: BadSignature", "with --ca"),
+            ("invalid peer certificate: Other(OtherError(UnsupportedCertVersion(..)))", "version 3"),
+        ] {
+            let said = in_words(&std::io::Error::other(told));
+            assert!(said.contains(words) && !said.contains("invalid peer"), "{said}");
+        }
+        assert_eq!(in_words(&std::io::Error::other("broken pipe")), "broken pipe");
     }
 
     #[test]
