@@ -6,7 +6,7 @@ use crate::compile::Profile;
 use crate::dist::Runtime;
 use crate::docs::Mode;
 use crate::fetch::Artefact;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use std::path::PathBuf;
 
 #[derive(Debug, PartialEq)]
@@ -176,7 +176,14 @@ pub(crate) fn parse(words: &[String]) -> Result<Command> {
         },
         "serve" => {
             let host = rest.get(own.len() + 1..).unwrap_or_default().to_vec();
-            Command::Serve { once: flag(name, own, "--once")?, host }
+            let once = flag(name, own, "--once").map_err(|e| {
+                let (own, meant): (Vec<&str>, Vec<&str>) =
+                    own.iter().map(String::as_str).partition(|word| *word == "--once");
+                let line =
+                    [&["cargo xtask serve"], own.get(..1).unwrap_or_default(), &["--"], &meant].concat();
+                anyhow!("{e}; the host's own arguments go after --: {}", line.join(" "))
+            })?;
+            Command::Serve { once, host }
         }
         "test" => Command::Test(test(rest)?),
         "gen" => Command::Gen(if flag(name, rest, "--check")? { Mode::Check } else { Mode::Write }),
@@ -362,6 +369,8 @@ mod tests {
         for (line, part) in [
             ("tset", "there are fetch"),
             ("build --relase", "takes --release"),
+            ("serve --foo", "takes --once; the host's own arguments go after --: cargo xtask serve -- --foo"),
+            ("serve --once --api :9", "cargo xtask serve --once -- --api :9"),
             ("tidy now", "takes no arguments"),
             ("fetch modle", "openvino, model"),
             ("test --fast", "--no-fetch"),
