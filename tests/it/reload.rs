@@ -323,6 +323,8 @@ fn a_reload_of_a_bad_file_changes_nothing_and_is_one_error() -> Result<()> {
         ("limits.max_choice = 5", "did you mean limits.max_choices?"),
         ("limits.max_concurrent = 0", "at least 1"),
         ("plugin.mock.slots = 'many'", "mock.slots"),
+        ("limits.max_queued = 'x'\nlimits.max_concurrent = 0", "max_concurrent is 0"),
+        ("limits.max_queued = 'x'\nplugin.mock.slots = 'many'", "mock.slots"),
         ("[[model]]\nname = 'x'\nengine = 'nobody'", "nobody"),
         ("plugin.nobody.slots = 1", "nobody"),
         ("[[model]]\nname = 'x'\n[[model]]\nname = 'x'", "two models"),
