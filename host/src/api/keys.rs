@@ -170,7 +170,7 @@ mod tests {
         let (client, admin) =
             (headers("authorization", "bearer client-key-two-2"), headers("x-api-key", "admin-key-one-11"));
         assert_eq!(code(&closed, Access::Key, &client, false), Ok(2));
-        assert_eq!(code(&closed, Access::Admin, &client, true), Err(Code::InvalidApiKey));
+        assert_eq!(code(&closed, Access::Admin, &client, true), Err(Code::AdminOnly));
         assert_eq!(code(&closed, Access::Key, &admin, false), Ok(3));
         assert_eq!(code(&closed, Access::Admin, &admin, false), Ok(3));
         let auth = |h: &HeaderMap| closed.check(Access::Metrics, true, h, false).is_ok();
