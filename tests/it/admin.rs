@@ -112,6 +112,26 @@ fn requests_on_a_model_that_is_let_go_end_as_if_nothing_were() -> Result<()> {
 }
 
 #[test]
+fn the_steps_of_a_model_that_drains_are_counted_on() -> Result<()> {
+    let host = Host::mock(&[]);
+    assert_eq!(load(&host, "?wait=true", &json!({"name": "b"}))?.status(), 200);
+    let words = vec!["x"; 200];
+    let slow = order("slow", &json!({"token_delay_ms": 50, "script": words}));
+    let mut running = host.stream(CHAT, &streamed(to("b", &slow)))?;
+    running.pieces(1)?;
+    assert_eq!(unload(&host, "b")?.status(), 202);
+    let steps = || host.scrape().sum("cascadia_engine_steps_total", &[("model", "b")]);
+    let before = steps();
+    wait("steps of the engine that drains", || match steps() {
+        now if now >= before + 5.0 => Ok(()),
+        now => Err(format!("{before}, then {now}")),
+    });
+    drop(running);
+    host.quiet();
+    Ok(())
+}
+
+#[test]
 fn a_name_that_is_loaded_again_while_the_old_model_drains_keeps_its_series() -> Result<()> {
     let host = Host::mock(&[]);
     let body = json!({"name": "b"});

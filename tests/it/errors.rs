@@ -323,6 +323,20 @@ fn what_an_engine_refuses_after_it_took_it_is_the_requests_fault_too() -> Result
 }
 
 #[test]
+fn an_engine_that_fails_whole_is_no_fault_of_the_requests_that_end_with_it() -> Result<()> {
+    for error in ["invalid_config", "prompt_too_long", "backend"] {
+        let host = Host::mock(&[]);
+        let waits = order("bystander", &json!({"prefill_delay_ms": 60_000}));
+        let mut bystander = host.begin(&Request::post(CHAT, &chat(&waits)))?;
+        host.running(1);
+        let fails = order("x", &json!({"step_error_after": 0, "error_code": error}));
+        assert_eq!(host.chat(&fails)?.error(500)["code"], "engine_error", "{error}");
+        assert_eq!(bystander.answer()?.error(500)["code"], "engine_error", "{error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn what_is_no_route_or_no_json_has_the_same_error_body_and_no_reason() -> Result<()> {
     let host = Host::mock(&[]);
     let none = |request: Request, endpoint, status, code| Case {

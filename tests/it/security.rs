@@ -67,6 +67,9 @@ fn the_host_that_a_request_of_http_2_is_for_is_looked_at_as_well() -> Result<()>
         ("my.box:80", &[], 200),
         ("evil.example", &[], 403),
         ("127.0.0.1.evil.example:80", &[], 403),
+        ("[::1]", &[], 200),
+        ("[::1]:80", &[], 200),
+        ("[::1]evil.example", &[], 403),
         ("localhost", evil, 403),
     ];
     for (name, more, status) in asked {

@@ -157,14 +157,16 @@ fn name_known(api: &Api, host: &str) -> Result<(), ApiError> {
     Err(ApiError::new(Code::HostNotAllowed, message))
 }
 
+/// Whether this may stand behind a name.
+fn is_port(text: &str) -> bool {
+    text.is_empty() || text.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// The name in a Host header, without port and brackets.
 pub(super) fn name_of(host: &str) -> String {
     let name = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => host
-            .rsplit_once(':')
-            .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
-            .map_or(host, |(n, _)| n),
+        Some(rest) => rest.split_once(']').filter(|(_, port)| is_port(port)).map_or(host, |(v6, _)| v6),
+        None => host.rfind(':').filter(|at| is_port(&host[*at..])).map_or(host, |at| &host[..at]),
     };
     name.trim_end_matches('.').to_ascii_lowercase()
 }

@@ -349,6 +349,8 @@ impl Keeper {
             // A request holds the model until it has submitted, the worker's table from then on.
             let in_use = Arc::strong_count(&retired.model) > 1 || retired.model.worker.is_busy();
             if in_use && now < retired.until {
+                // No scrape asks for a model that is no longer served.
+                retired.model.worker.count_steps();
                 return true;
             }
             let (model, closed) = (Arc::clone(&retired.model), retired.closed.take());

@@ -261,7 +261,7 @@ where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Terms { limits, connection, service, tasks } = terms;
-    let rest = Rest { connection: connection.token.clone(), tasks: tasks.clone(), patience: FAREWELL };
+    let rest = Rest::new(connection.token.clone(), tasks.clone(), FAREWELL);
     let streams = Streams::new(connection.token.clone(), tasks);
     // Held here: what hyper leaves running must not outlive its connection.
     let _all = connection.token.drop_guard();

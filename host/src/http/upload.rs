@@ -4,9 +4,11 @@
 //! clients (curl 7.88, measured) then throw away the answer that came before: nobody learns why the request was refused. So the
 //! rest is read on, and forgotten.
 //!
-//! What must hold: reading on ends with the connection, and after a while in any case.
+//! What must hold: reading on ends with the connection, after a while, and after some megabytes; and few bodies of a connection are
+//! read on at once, because each keeps its stream from the next request.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,8 +16,14 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// Bodies of one connection that are read on at once.
+const AT_ONCE: usize = 16;
+/// Bytes of a body that are read on: twice what a body may have by default.
+const MOST: usize = 64 << 20;
 
 /// A body that arrives.
 pub struct Upload {
@@ -24,14 +32,20 @@ pub struct Upload {
     rest: Option<Rest>,
 }
 
-/// How a rest is read.
+/// How the rests of a connection's bodies are read.
 #[derive(Clone)]
 pub(super) struct Rest {
-    /// Ends with it.
-    pub(super) connection: CancellationToken,
-    pub(super) tasks: TaskTracker,
-    /// For at most so long.
-    pub(super) patience: Duration,
+    connection: CancellationToken,
+    tasks: TaskTracker,
+    patience: Duration,
+    places: Arc<Semaphore>,
+}
+
+impl Rest {
+    /// Until `connection` ends, each for `patience` at most, by tasks among `tasks`.
+    pub(super) fn new(connection: CancellationToken, tasks: TaskTracker, patience: Duration) -> Rest {
+        Rest { connection, tasks, patience, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
 }
 
 impl Upload {
@@ -72,10 +86,20 @@ impl Drop for Upload {
         }
         // Without a runtime the host has ended, and the connection with it.
         let Ok(runtime) = Handle::try_current() else { return };
-        let Rest { connection, tasks, patience } = rest;
-        let read_on = async move { while let Some(Ok(_)) = body.frame().await {} };
+        let Rest { connection, tasks, patience, places } = rest;
+        let Ok(place) = places.try_acquire_owned() else { return };
+        let read_on = async move {
+            let mut read = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                read += frame.data_ref().map_or(0, Bytes::len);
+                if read > MOST {
+                    return;
+                }
+            }
+        };
         tasks.spawn_on(
             async move {
+                let _place = place;
                 tokio::select! {
                     _ = tokio::time::timeout(patience, read_on) => {}
                     () = connection.cancelled() => {}

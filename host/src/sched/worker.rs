@@ -77,6 +77,8 @@ struct Submit {
 
 struct Running {
     flight: Arc<Flight>,
+    /// The engine was given it, or is about to be.
+    submitted: bool,
     _permit: Permit,
 }
 
@@ -186,7 +188,7 @@ impl Worker {
     }
 
     /// Counts the steps that were made and are not counted. Not with each of them: that is a locked instruction or two.
-    fn count_steps(&self) {
+    pub fn count_steps(&self) {
         self.own.steps.inc_by(self.engine.link().take_steps());
     }
 
@@ -283,7 +285,8 @@ impl Worker {
             submit.flight.end(End::Rejected(unavailable(&self.id, reason)));
         }
         for (task, running) in tasks {
-            running.flight.end(end());
+            let rejected = || End::Rejected(unavailable(&self.id, reason));
+            running.flight.end(if running.submitted { end() } else { rejected() });
             self.engine.link().forget(task);
         }
     }
@@ -375,16 +378,15 @@ impl Worker {
             }
             // They leave the mailbox for the tasks under one lock: who ends everything finds them in one of both.
             let running = mailbox.drain(..).map(|Submit { flight, request, permit }| {
-                tasks.insert(flight.task, Running { flight: Arc::clone(&flight), _permit: permit });
+                let running = Running { flight: Arc::clone(&flight), submitted: false, _permit: permit };
+                tasks.insert(flight.task, running);
                 (flight, request)
             });
             running.collect()
         };
         for (flight, request) in mail {
             let task = flight.task;
-            // The client may have gone while the task waited here; then the engine never hears of it.
-            if flight.is_over() {
-                self.inner.lock().tasks.remove(&task);
+            if !self.claim(&flight) {
                 continue;
             }
             self.engine.link().lend(task);
@@ -396,6 +398,18 @@ impl Worker {
                 Err(failure) => self.refused(task, &failure, at_work),
             }
         }
+    }
+
+    /// Whether a task of the mailbox is to be submitted. Not where its client has gone while it waited, or everything was ended: then
+    /// the engine never hears of it.
+    fn claim(&self, flight: &Flight) -> bool {
+        let gone = flight.is_over();
+        let mut inner = self.inner.lock();
+        let Some(running) = inner.tasks.get_mut(&flight.task) else { return false };
+        running.submitted = !gone;
+        let left = gone.then(|| inner.tasks.remove(&flight.task));
+        drop(inner);
+        left.is_none()
     }
 
     /// The engine has the task; the client may have gone meanwhile.
@@ -429,7 +443,9 @@ impl Worker {
     fn broken(&self, failure: &Failure) {
         let (model, worker) = (&self.served, &self.id);
         tracing::error!(model, worker, code = failure.code, error = failure.message, "engine failed");
-        self.fail_all(&failure.message, &|| End::Error(failure.clone()));
+        // Whatever the engine says of it: it is no fault of the requests that end with it.
+        let fault = Failure { kind: Kind::Fault, ..failure.clone() };
+        self.fail_all(&failure.message, &|| End::Error(fault.clone()));
     }
 }
 

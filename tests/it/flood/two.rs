@@ -148,6 +148,33 @@ fn an_answer_that_does_not_wait_for_the_body_is_not_followed_by_a_reset() -> Res
 }
 
 #[test]
+fn few_bodies_are_read_on_at_once_and_leave_the_connection_to_others() -> Result<()> {
+    const ASKED: u32 = 200;
+    const READ_ON: u32 = 16;
+    let (host, before) = begin(&[]);
+    let mut two = Two::open(host.client().address)?;
+    for i in 0..ASKED {
+        let head = head("POST", "/nowhere", &[("content-type", "application/json")]);
+        assert!(two.send(&frame(HEADERS, END_HEADERS, number(i), &head)));
+    }
+    // None of these bodies ever ends: all but a few are let go, and with them their streams.
+    let (mut answered, mut reset) = (0, 0);
+    while answered < ASKED || reset < ASKED - READ_ON {
+        let frame = two.frame()?.context("the connection goes on")?;
+        answered += u32::from(frame.kind == DATA && frame.flags & END_STREAM != 0);
+        reset += u32::from(frame.kind == RESET);
+    }
+    assert!(two.send(&get(number(ASKED), "/livez")));
+    while reset < ASKED {
+        let frame = two.frame()?.context("the connection goes on")?;
+        reset += u32::from(frame.kind == RESET);
+        assert!(frame.kind != RESET || frame.code() == Some(0), "{frame:?}");
+    }
+    drop(two);
+    is_calm(&host, before)
+}
+
+#[test]
 fn streams_over_the_bound_are_refused_and_a_connection_that_ends_frees_all() -> Result<()> {
     let (host, before) = begin(&["--max-queued", "1000", "--queue-timeout", "1h"]);
     let mut two = Two::open(host.client().address)?;

@@ -25,7 +25,7 @@ pub async fn answer(api: &Arc<Api>, call: Call) -> Result<Response<Body>, Refusa
     let mut options = ChatOptions::new(i64::try_from(crate::models::unix_now()).unwrap_or(0));
     options.max_bytes = usize::try_from(api.max_body()).unwrap_or(usize::MAX);
     if let Some(extra) = fields.object("chat_template_kwargs")? {
-        options.extra = extra.into_map();
+        options.extra = extra;
     }
     refused::rest(api, fields)?;
     let plan =

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{ApiError, Code};
 
-/// Most values of a body, nested ones too: more than the token ids of any window, and some 100 MB.
+/// Most values of a body, nested ones too: more than the token ids of any window, and some 300 MB where each has a name.
 const MAX_VALUES: usize = 2_000_000;
 
 /// Fields that are looked through one by one. Nearly every body has fewer: a look at those costs less than a hash for each of
@@ -21,6 +21,8 @@ const FEW: usize = 16;
 pub(super) struct Fields {
     /// By name, if more than a few.
     all: Vec<(String, Value)>,
+    /// Names that nobody has taken out of a field that is an object, `field.name`.
+    inside: Vec<String>,
     /// A bit for each length of a name that there is, those over the last together: most names that are asked for are not
     /// there, and most of those have a length of their own.
     lengths: u64,
@@ -91,12 +93,28 @@ impl Fields {
         }
     }
 
-    /// An object.
-    pub(super) fn object(&mut self, name: &str) -> Result<Option<Fields>, ApiError> {
+    /// An object, as it came.
+    pub(super) fn object(&mut self, name: &str) -> Result<Option<Map<String, Value>>, ApiError> {
         match self.take(name) {
             None => Ok(None),
-            Some(Value::Object(map)) => Ok(Some(map.into_iter().collect())),
+            Some(Value::Object(map)) => Ok(Some(map)),
             Some(other) => Err(wrong(name, "an object", &other)),
+        }
+    }
+
+    /// An object of few fields, to be read as a body is.
+    pub(super) fn few(&mut self, name: &str) -> Result<Option<Fields>, ApiError> {
+        match self.object(name)? {
+            None => Ok(None),
+            Some(map) if map.len() > FEW => {
+                let message = format!("{name} has {} fields; it may have {FEW}", map.len());
+                Err(ApiError::new(Code::InvalidValue, message).param(name))
+            }
+            Some(map) => {
+                let mut fields = Fields::default();
+                map.into_iter().for_each(|(name, value)| fields.add(name, value));
+                Ok(Some(fields))
+            }
         }
     }
 
@@ -129,11 +147,9 @@ impl Fields {
         }
     }
 
-    /// What of the object `name` nobody has taken counts as fields that nobody knows: `name.field`.
-    pub(super) fn leave(&mut self, name: &str, rest: Fields) {
-        let rest = rest.all.into_iter().filter(|(_, value)| !value.is_null());
-        let given = std::mem::take(self).all.into_iter();
-        *self = given.chain(rest.map(|(field, value)| (format!("{name}.{field}"), value))).collect();
+    /// What of the few fields of `name` nobody has taken is left, as `name.field`.
+    pub(super) fn leave(&mut self, name: &str, rest: &Fields) {
+        self.inside.extend(rest.names().map(|field| format!("{name}.{field}")));
     }
 
     /// A list of token ids.
@@ -147,21 +163,8 @@ impl Fields {
 
     /// Names of what is left.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.all.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
-    }
-
-    /// What is left, for templates that read extras.
-    pub(super) fn into_map(self) -> Map<String, Value> {
-        self.all.into_iter().collect()
-    }
-}
-
-impl FromIterator<(String, Value)> for Fields {
-    fn from_iter<I: IntoIterator<Item = (String, Value)>>(given: I) -> Fields {
-        let mut fields = Fields::default();
-        given.into_iter().for_each(|(name, value)| fields.add(name, value));
-        fields.settle();
-        fields
+        let own = self.all.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str());
+        own.chain(self.inside.iter().map(String::as_str))
     }
 }
 
@@ -285,10 +288,14 @@ mod tests {
     #[test]
     fn what_is_left_of_an_object_is_left_of_the_body() {
         let mut body = fields(r#"{"o":{"a":1,"b":2,"c":null},"x":3}"#);
-        let mut object = body.object("o").expect("an object").expect("there");
+        let mut object = body.few("o").expect("an object").expect("there");
         assert_eq!(object.integer("a", 0, 9), Ok(Some(1)));
-        body.leave("o", object);
+        body.leave("o", &object);
         assert_eq!(body.names().collect::<Vec<_>>(), ["x", "o.b"]);
+        let many: Vec<String> = (0..=FEW).map(|n| format!("\"f{n}\":1")).collect();
+        let error = fields(&format!("{{\"o\":{{{}}}}}", many.join(","))).few("o").err().expect("too many");
+        assert_eq!((error.code, error.param.as_deref()), (Code::InvalidValue, Some("o")));
+        assert_eq!(error.message, "o has 17 fields; it may have 16");
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Params {
         let max_tokens = fields.integer("max_tokens", least, MAX_TOKENS)?;
         let max_tokens = fields.integer("max_completion_tokens", least, MAX_TOKENS)?.or(max_tokens);
         let stream = fields.boolean("stream")?;
-        let include_usage = match fields.object("stream_options")? {
+        let include_usage = match fields.few("stream_options")? {
             None => false,
             Some(_) if !stream => {
                 let message = "stream_options needs stream to be true";
@@ -72,7 +72,7 @@ impl Params {
             }
             Some(mut options) => {
                 let include_usage = options.boolean("include_usage")?;
-                fields.leave("stream_options", options);
+                fields.leave("stream_options", &options);
                 include_usage
             }
         };
@@ -266,7 +266,7 @@ fn logit_bias(fields: &mut Fields, model: Offer<'_>) -> Result<Vec<Bias>, ApiErr
     let known = model.text.vocab_size();
     let bad = |message: String| ApiError::new(Code::InvalidValue, message).param("logit_bias");
     let mut biases = Vec::new();
-    for (key, value) in map.into_map() {
+    for (key, value) in map {
         let token = key.parse::<u32>().ok().filter(|id| (*id as usize) < known);
         let shown: String = key.chars().take(40).collect();
         let token = token.ok_or_else(|| {
