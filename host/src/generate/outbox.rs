@@ -15,17 +15,21 @@ const HEAD: usize = size_of::<u32>();
 pub const LONG: usize = 16 * 1024;
 
 /// Records, of which the first may have been taken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outbox {
     records: Vec<u8>,
     taken: usize,
     /// How long they will be.
     waits: usize,
     /// What a frame adds to a text.
-    around: usize,
-    /// Where the last record is a text without a frame that can grow, its place.
-    grows: Option<usize>,
+    around: u32,
+    /// Where the last record is a text without a frame that can grow, its place; else [`NOTHING`]. A stream's memory is cold with each
+    /// token, so both are small.
+    grows: u32,
 }
+
+/// No record that can grow.
+const NOTHING: u32 = u32::MAX;
 
 /// Records on their way.
 #[derive(Debug, Default)]
@@ -38,7 +42,8 @@ impl Outbox {
     /// For texts that leave in such frames.
     pub fn new(framing: &dyn Framing) -> Outbox {
         let (before, after) = framing.around();
-        Outbox { around: before.len() + after.len(), ..Outbox::default() }
+        let around = u32::try_from(before.len() + after.len()).unwrap_or(u32::MAX);
+        Outbox { records: Vec::new(), taken: 0, waits: 0, around, grows: NOTHING }
     }
 
     /// Adds a text that gets its frame when it leaves.
@@ -47,7 +52,7 @@ impl Outbox {
             return self.bare(text);
         }
         self.add(text);
-        self.waits += self.around;
+        self.waits += self.around as usize;
     }
 
     fn add(&mut self, text: &str) {
@@ -63,11 +68,11 @@ impl Outbox {
         if text.is_empty() {
             return;
         }
-        let head = self.grows.filter(|head| self.records.len() - head < LONG);
-        let Some(head) = head else {
-            self.grows = Some(self.records.len());
+        let head = self.grows as usize;
+        if self.grows == NOTHING || self.records.len() - head >= LONG {
+            self.grows = u32::try_from(self.records.len()).unwrap_or(NOTHING);
             return self.add(text);
-        };
+        }
         self.records.extend_from_slice(text.as_bytes());
         self.waits += text.len();
         let length = self.records.len() - head - HEAD;
@@ -76,7 +81,7 @@ impl Outbox {
 
     /// Adds what `write` appends.
     pub fn finished(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.grows = None;
+        self.grows = NOTHING;
         let head = self.records.len();
         let unfinished = Unfinished { records: &mut self.records, head };
         unfinished.records.extend_from_slice(&[0; HEAD]);
@@ -107,7 +112,7 @@ impl Outbox {
 
     /// Takes everything, or about `most` bytes and one record at least.
     pub fn take(&mut self, most: usize) -> Parcel {
-        self.grows = None;
+        self.grows = NOTHING;
         if self.waits <= most && self.taken == 0 {
             let records = std::mem::take(&mut self.records);
             return Parcel { records, waits: std::mem::take(&mut self.waits) };
@@ -116,7 +121,7 @@ impl Outbox {
         while waits < most
             && let Some((kind, record, next)) = record_at(&self.records, end)
         {
-            waits += record.len() + if kind == FINISHED { 0 } else { self.around };
+            waits += record.len() + if kind == FINISHED { 0 } else { self.around as usize };
             end = next;
         }
         let records = self.records[self.taken..end].to_vec();
@@ -142,7 +147,7 @@ impl Outbox {
         } else {
             self.records.clear();
         }
-        (self.taken, self.waits, self.grows) = (0, 0, None);
+        (self.taken, self.waits, self.grows) = (0, 0, NOTHING);
     }
 }
 

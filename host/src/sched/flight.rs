@@ -32,8 +32,6 @@ pub struct Flight {
     /// The task's id at its engine; never used twice.
     pub task: u64,
     mode: Mode,
-    /// So many bytes may wait without a question.
-    little: usize,
     /// Ends the client's connection, when nothing else reaches it.
     connection: CancellationToken,
     state: Mutex<State>,
@@ -119,7 +117,7 @@ impl Flight {
             waker: None,
             entering: None,
         };
-        Flight { task, mode, little: limit.min(PART), connection, state: Mutex::new(state) }
+        Flight { task, mode, connection, state: Mutex::new(state) }
     }
 
     /// The engine took the task: its prompt counts from now on.
@@ -141,7 +139,7 @@ impl Flight {
         let state = &mut *state;
         let waits = state.out.waits();
         // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
-        let room = if waits > self.little { self.room(state, now) } else { Room::Enough };
+        let room = if waits > self.mode.little() { self.room(state, now) } else { Room::Enough };
         if room == Room::None {
             wakers.extend(state.waker.take());
             return if finishes { After::Nothing } else { After::Cancel };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::PART;
 use crate::generate::{Bare, Framing};
 use crate::sched::flood::Flood;
 use crate::sched::unread::Unread;
@@ -34,6 +35,12 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// So many bytes may wait without a question.
+    pub(super) fn little(&self) -> usize {
+        let (Mode::Stream { limit, .. } | Mode::Collect { limit }) = self;
+        PART.min(*limit)
+    }
+
     pub(super) fn framing(&self) -> &dyn Framing {
         match self {
             Mode::Stream { framing, .. } => &**framing,
