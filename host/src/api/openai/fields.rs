@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn many_fields_are_found_as_fast_as_few() {
+    fn of_many_fields_all_are_found() {
         let many: Vec<String> = (0..100_000).map(|n| format!("\"o{n}\":[]")).collect();
         let mut fields = fields(&format!("{{{}}}", many.join(",")));
         for n in 0..100_000 {
