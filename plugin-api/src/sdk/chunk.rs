@@ -54,6 +54,24 @@ pub struct Chunk<'a> {
 }
 
 impl Chunk<'_> {
+    /// Whether it is tokens, perhaps with their bytes, and nothing else.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        let beside = self.logprobs.len() | self.top.0.len() | self.top.1.len() | self.prompt_logprobs.len();
+        let counts = [self.prompt_tokens, self.cached_tokens, self.stop_token];
+        let none = beside == 0 && self.top.2 == 0 && !self.nan_seen && self.finish == Finish::No;
+        none && counts.iter().all(Option::is_none)
+    }
+
+    /// Writes over the one before, where both are plain: most of its three hundred bytes are as they should be.
+    #[inline]
+    fn write_over(&self, before: &mut wire::Chunk) {
+        before.task = self.task;
+        before.tokens = Array::new(self.tokens);
+        before.bytes = Str::new(self.bytes);
+        before.timestamp_ns = self.timestamp_ns;
+    }
+
     #[inline]
     fn wire(&self) -> wire::Chunk {
         let (finish, error) = match self.finish {
@@ -102,16 +120,48 @@ pub enum Flow {
 /// The host's ear, valid inside one `step`.
 pub struct Sink {
     inner: abi::engine::Sink,
-    batch: Vec<wire::Chunk>,
+    batch: Batch,
     stopped: bool,
     /// Tasks whose finish was pushed; kept where someone wants to know.
     pub(super) ended: Option<Vec<u64>>,
 }
 
+/// What is pushed, in memory that is kept.
+struct Batch {
+    /// Those of this push first, then what is left of others.
+    chunks: Vec<wire::Chunk>,
+    /// So many belong to this push.
+    used: usize,
+    /// The first so many are plain.
+    plain: usize,
+}
+
+impl Batch {
+    const EMPTY: Batch = Batch { chunks: Vec::new(), used: 0, plain: 0 };
+
+    #[inline]
+    fn add(&mut self, chunk: &Chunk<'_>) {
+        let (at, plain) = (self.used, chunk.is_plain());
+        self.used += 1;
+        if plain && at < self.plain {
+            return chunk.write_over(&mut self.chunks[at]);
+        }
+        match self.chunks.get_mut(at) {
+            Some(place) => *place = chunk.wire(),
+            None => self.chunks.push(chunk.wire()),
+        }
+        if !plain {
+            self.plain = self.plain.min(at);
+        } else if self.plain == at {
+            self.plain += 1;
+        }
+    }
+}
+
 thread_local! {
     /// The batch of this thread's last sink: as many chunks follow in each step, and a block of memory a step costs more than
     /// what is written into it.
-    static SPARE: Cell<Vec<wire::Chunk>> = const { Cell::new(Vec::new()) };
+    static SPARE: Cell<Batch> = const { Cell::new(Batch::EMPTY) };
 }
 
 /// Chunks that a thread keeps room for between steps.
@@ -119,9 +169,8 @@ const SPARE_CHUNKS: usize = 4096;
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        let mut batch = std::mem::take(&mut self.batch);
-        batch.clear();
-        if batch.capacity() <= SPARE_CHUNKS {
+        let batch = std::mem::replace(&mut self.batch, Batch::EMPTY);
+        if batch.chunks.capacity() <= SPARE_CHUNKS {
             // A thread that is ending keeps nothing.
             let _kept = SPARE.try_with(|spare| spare.set(batch));
         }
@@ -130,7 +179,7 @@ impl Drop for Sink {
 
 impl Sink {
     pub(super) fn new(inner: abi::engine::Sink) -> Sink {
-        let batch = SPARE.try_with(Cell::take).unwrap_or_default();
+        let batch = SPARE.try_with(|spare| spare.replace(Batch::EMPTY)).unwrap_or(Batch::EMPTY);
         Sink { inner, batch, stopped: false, ended: None }
     }
 
@@ -147,19 +196,63 @@ impl Sink {
 
     /// As [`Sink::push`], of chunks that are made one by one.
     pub fn push_each<'a>(&mut self, chunks: impl IntoIterator<Item = Chunk<'a>>) -> Flow {
-        self.batch.clear();
-        let ended = &mut self.ended;
-        self.batch.extend(chunks.into_iter().map(|chunk| {
-            if let (Some(ended), true) = (ended.as_mut(), chunk.finish != Finish::No) {
+        self.batch.used = 0;
+        for chunk in chunks {
+            if let (Some(ended), true) = (self.ended.as_mut(), chunk.finish != Finish::No) {
                 ended.push(chunk.task);
             }
-            chunk.wire()
-        }));
-        if !self.stopped && !self.batch.is_empty() {
-            // SAFETY: the host lends the callback for this step; the chunks and what they view live through the call.
-            let answer = unsafe { (self.inner.push)(self.inner.ctx, Array::new(&self.batch)) };
+            self.batch.add(&chunk);
+        }
+        let batch = &self.batch.chunks[..self.batch.used];
+        if !self.stopped && !batch.is_empty() {
+            // SAFETY: the host lends the callback for this step; the chunks of this push and what they view live through the call.
+            let answer = unsafe { (self.inner.push)(self.inner.ctx, Array::new(batch)) };
             self.stopped = answer == abi::engine::SINK_STOP;
         }
         if self.stopped { Flow::Stop } else { Flow::GoOn }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a chunk says.
+    fn said(chunk: &wire::Chunk) -> (Vec<(usize, usize)>, Vec<u32>, [u64; 2]) {
+        let array = |array: Array| (array.ptr as usize, array.len * array.stride);
+        let text = |text: Str| (text.ptr as usize, text.len);
+        let arrays = [chunk.tokens, chunk.logprobs, chunk.top_ids, chunk.top_logprobs, chunk.prompt_logprobs];
+        let texts = [chunk.bytes, chunk.error_message, chunk.error_details];
+        let numbers = [chunk.finish, chunk.flags, chunk.top_k, chunk.error, chunk.prompt_tokens];
+        let more = [chunk.cached_tokens, chunk.stop_token, chunk.reserved];
+        (
+            arrays.map(array).into_iter().chain(texts.map(text)).collect(),
+            [&numbers[..], &more].concat(),
+            [chunk.task, chunk.timestamp_ns],
+        )
+    }
+
+    #[test]
+    fn what_lay_there_before_shows_in_no_chunk() {
+        let error = Error::unsupported("it");
+        let plain = Chunk { task: 1, tokens: &[1], bytes: b"a", ..Chunk::default() };
+        let rest = [
+            Chunk { task: 2, tokens: &[2, 3], timestamp_ns: 9, ..Chunk::default() },
+            Chunk { logprobs: &[0.5], top: (&[1], &[0.5], 1), ..plain },
+            Chunk { prompt_logprobs: &[0.5], prompt_tokens: Some(0), cached_tokens: Some(7), ..plain },
+            Chunk { finish: Finish::Error(&error), ..plain },
+            Chunk { stop_token: Some(0), finish: Finish::Stop, nan_seen: true, ..plain },
+        ];
+        let mut batch = Batch::EMPTY;
+        for seed in 0_usize..500 {
+            batch.used = 0;
+            let pushed: Vec<_> = (0..seed % 7)
+                .map(|at| *rest.get(seed.wrapping_mul(31).wrapping_add(at * at) % 11).unwrap_or(&plain))
+                .collect();
+            pushed.iter().for_each(|chunk| batch.add(chunk));
+            let lies: Vec<_> = batch.chunks[..batch.used].iter().map(said).collect();
+            let meant: Vec<_> = pushed.iter().map(|chunk| said(&chunk.wire())).collect();
+            assert_eq!(lies, meant, "{seed}");
+        }
     }
 }
