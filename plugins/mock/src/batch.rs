@@ -211,7 +211,14 @@ impl Batch {
         let mut fault = None;
         let mut ticked = false;
         let mut turn = |run: &mut Run| {
-            if fault.is_some() || run.due(self.tick) > now {
+            if fault.is_some() {
+                return true;
+            }
+            if run.word(self.tick, now, tray) {
+                ticked = true;
+                return true;
+            }
+            if run.due(self.tick) > now {
                 return true;
             }
             fault = run.fault();

@@ -38,14 +38,9 @@ impl Meter {
     /// Books a step: what it pushed, and the tasks that ended in it without the host's knowledge.
     pub(crate) fn book(self, pushed: &[Delivery], lost: u64) {
         self.steps.add(1.0);
-        let tokens: usize = pushed.iter().map(|d| d.tokens.len()).sum();
-        if tokens > 0 {
-            self.tokens.add(tokens as f64);
-        }
-        if lost > 0 {
-            self.lost.add(lost as f64);
-        }
+        let mut tokens = 0;
         for delivery in pushed {
+            tokens += delivery.tokens.len();
             match &delivery.ending {
                 Ending::No => {}
                 Ending::End(End::Stop) => self.stop.add(1.0),
@@ -53,6 +48,12 @@ impl Meter {
                 Ending::End(End::Cancelled) => self.cancelled.add(1.0),
                 Ending::Error(_) => self.error.add(1.0),
             }
+        }
+        if tokens > 0 {
+            self.tokens.add(tokens as f64);
+        }
+        if lost > 0 {
+            self.lost.add(lost as f64);
         }
     }
 

@@ -24,6 +24,17 @@ impl Plan {
         Some(self.opening.as_ref().unwrap_or(item))
     }
 
+    /// The id and the bytes of the token that comes next, where it comes alone and brings its bytes.
+    pub(crate) fn word(&self) -> Option<(u32, &[u8])> {
+        match self.peek()? {
+            Item::Tokens(tokens) => match &tokens[..] {
+                [Token { id, bytes: Some(bytes) }] => Some((*id, bytes)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Goes on to the item after this one.
     pub(crate) fn pass(&mut self) {
         self.opening = None;

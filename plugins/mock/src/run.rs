@@ -2,6 +2,8 @@
 //!
 //! Holds: a run that answered [`Went::Ended`] or [`Went::Lost`] is never asked again. Time is passed in, in nanoseconds.
 
+mod word;
+
 use std::sync::Arc;
 
 use cascadia_plugin_api::sdk::{Error, GrammarKind, Span, Task};
@@ -50,6 +52,8 @@ pub(crate) struct Run {
     pub(crate) begun: bool,
     /// Nothing is generated until this is false again.
     pub(crate) paused: bool,
+    /// Its words may go the short way: see [`word`].
+    quick: bool,
     /// What the host's masks make of it.
     pub(crate) masked: Option<Box<Masked>>,
     #[expect(dead_code, reason = "how many tasks have an adapter is the number of these")]
@@ -93,8 +97,9 @@ impl Run {
             let ignore = options.breaks("mask-ignored");
             Box::new(Masked::new(words, order.drafts, order.take_back, ignore, task.stop_tokens.clone()))
         });
-        Run {
+        let mut run = Run {
             masked,
+            quick: false,
             style,
             span: None,
             paused: false,
@@ -111,7 +116,9 @@ impl Run {
             cancel_at: None,
             task,
             order,
-        }
+        };
+        run.quick = run.has_only_words();
+        run
     }
 
     /// Lets the task's text go to the other stages by `way`; the words that come back are the ones to repeat. Where the way

@@ -36,6 +36,8 @@ pub(crate) struct Delivery {
     pub(crate) ending: Ending,
     pub(crate) nan: bool,
     pub(crate) timestamp_ns: u64,
+    /// It was laid as a word, so nothing but what a word has needs to be written anew for another.
+    word: bool,
 }
 
 impl Delivery {
@@ -91,9 +93,10 @@ impl Delivery {
             ending,
             nan,
             timestamp_ns,
+            word,
         } = self;
         (*of, *timestamp_ns) = (task, now);
-        (*detokenized, *nan, *top_k) = (false, false, 0);
+        (*detokenized, *word, *nan, *top_k) = (false, false, false, 0);
         (*prompt_tokens, *cached_tokens, *stop_token) = (None, None, None);
         *ending = Ending::No;
         [tokens, top_ids].into_iter().for_each(Vec::clear);
@@ -112,13 +115,32 @@ pub(crate) struct Tray {
 impl Tray {
     /// An empty delivery for `task`.
     pub(crate) fn lay(&mut self, task: u64, now: u64) -> &mut Delivery {
+        let new = self.place();
+        new.reset(task, now);
+        new
+    }
+
+    /// A delivery of one token that has its bytes, and of nothing else.
+    pub(crate) fn word(&mut self, task: u64, now: u64, id: u32, bytes: &[u8]) {
+        let new = self.place();
+        if new.word {
+            (new.task, new.timestamp_ns) = (task, now);
+            new.tokens.clear();
+            new.bytes.clear();
+        } else {
+            new.reset(task, now);
+            (new.word, new.detokenized) = (true, true);
+        }
+        new.tokens.push(id);
+        new.bytes.extend_from_slice(bytes);
+    }
+
+    fn place(&mut self) -> &mut Delivery {
         if self.used == self.all.len() {
             self.all.push(Delivery::default());
         }
         self.used += 1;
-        let new = &mut self.all[self.used - 1];
-        new.reset(task, now);
-        new
+        &mut self.all[self.used - 1]
     }
 
     /// Takes the last one back.

@@ -33,6 +33,19 @@ impl Writer {
         self.generated >= self.max
     }
 
+    /// Whether one more token would not be the last.
+    pub(crate) fn has_room_behind(&self) -> bool {
+        self.generated.saturating_add(1) < self.max
+    }
+
+    /// Whether a token is its id and its bytes, wherever it comes.
+    pub(crate) fn writes_words(&self) -> bool {
+        self.stops.is_empty()
+            && self.halt == u64::MAX
+            && self.alternatives.is_none()
+            && !(self.nan || self.bad_logprobs)
+    }
+
     /// Whether an end token counts.
     pub(crate) fn may_end(&self) -> bool {
         self.generated >= self.min
