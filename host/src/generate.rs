@@ -58,12 +58,21 @@ pub struct Usage {
 pub trait Consumer: Send {
     /// Appends what comes of the event to `out`. Called with a lock held: must be quick and never block.
     fn write(&mut self, event: Event<'_>, out: &mut Outbox);
+
+    /// Whether it makes of a text without log-probabilities, from now on, what [`Outbox::text`] does and nothing else: such a text need
+    /// not be given to it.
+    fn passes(&self) -> bool {
+        false
+    }
 }
 
 /// What a text looks like when it leaves.
 pub trait Framing: Send + Sync {
     /// What stands before a text and behind it.
     fn around(&self) -> (&[u8], &[u8]);
+
+    /// What stands between two texts: what is behind the one, then what is before the other.
+    fn between(&self) -> &[u8];
 
     /// The text as it stands between them. It is whole characters.
     fn within<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]>;
@@ -75,6 +84,10 @@ pub struct Bare;
 impl Framing for Bare {
     fn around(&self) -> (&[u8], &[u8]) {
         (&[], &[])
+    }
+
+    fn between(&self) -> &[u8] {
+        &[]
     }
 
     fn within<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {

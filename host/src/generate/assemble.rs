@@ -77,6 +77,20 @@ impl Assembler {
         self
     }
 
+    /// Whether text is shown as it comes: whole characters, where nothing is looked for and nothing waits.
+    pub fn passes(&self) -> bool {
+        !self.muted && self.stops.is_idle() && self.joiner.is_empty() && self.scores.is_idle()
+    }
+
+    /// Takes a plain piece of which the text is shown, in place of [`Assembler::push`] where it [passes](Assembler::passes). Answers
+    /// the tokens that the text stands for.
+    pub fn pass(&mut self, piece: &Piece<'_>) -> u32 {
+        let new = u32::try_from(piece.tokens.len()).unwrap_or(u32::MAX);
+        self.usage.completion = self.usage.completion.saturating_add(new);
+        self.scores.pass(piece.bytes.len());
+        std::mem::take(&mut self.pending).saturating_add(new)
+    }
+
     /// Takes a piece. What may be shown goes to `show`, at most once.
     pub fn push(&mut self, piece: Piece<'_>, show: impl FnOnce(Shown<'_>)) -> Progress {
         if let Some(n) = piece.more.prompt_tokens {
@@ -92,14 +106,13 @@ impl Assembler {
                 Some(other) => Progress::Ended(other),
             };
         }
+        if let Some(text) = self.plain(&piece) {
+            show(Shown { text, tokens: self.pass(&piece), scores: &[] });
+            return Progress::Open;
+        }
         let new = u32::try_from(piece.tokens.len()).unwrap_or(u32::MAX);
         self.usage.completion = self.usage.completion.saturating_add(new);
         self.pending = self.pending.saturating_add(new);
-        if let Some(text) = self.plain(&piece) {
-            self.scores.pass(text.len());
-            show(Shown { text, tokens: std::mem::take(&mut self.pending), scores: &[] });
-            return Progress::Open;
-        }
         self.shown.clear();
         let stopped = if piece.bytes.is_empty() {
             self.tokens(piece.tokens, &piece.more.logprobs)
@@ -133,9 +146,7 @@ impl Assembler {
         let passes = !piece.bytes.is_empty()
             && piece.more.finish.is_none()
             && piece.more.logprobs.chosen.is_empty()
-            && self.stops.is_idle()
-            && self.joiner.is_empty()
-            && self.scores.is_idle();
+            && self.passes();
         if passes { std::str::from_utf8(piece.bytes).ok() } else { None }
     }
 

@@ -46,8 +46,8 @@ impl Outbox {
         Outbox { records: Vec::new(), taken: 0, waits: 0, around, grows: NOTHING }
     }
 
-    /// Adds a text that gets its frame when it leaves.
-    pub fn text(&mut self, text: &str) {
+    /// Adds a text, whole characters, that gets its frame when it leaves.
+    pub fn text(&mut self, text: &[u8]) {
         if self.around == 0 {
             return self.bare(text);
         }
@@ -55,15 +55,15 @@ impl Outbox {
         self.waits += self.around as usize;
     }
 
-    fn add(&mut self, text: &str) {
+    fn add(&mut self, text: &[u8]) {
         self.records.reserve(HEAD + text.len());
         self.records.extend_from_slice(&told(0, text.len()));
-        self.records.extend_from_slice(text.as_bytes());
+        self.records.extend_from_slice(text);
         self.waits += text.len();
     }
 
     /// A text that nothing will stand around needs no record of its own, and a collected answer has as many as tokens.
-    fn bare(&mut self, text: &str) {
+    fn bare(&mut self, text: &[u8]) {
         // A record that leaves as nothing would look like the end.
         if text.is_empty() {
             return;
@@ -73,7 +73,7 @@ impl Outbox {
             self.grows = u32::try_from(self.records.len()).unwrap_or(NOTHING);
             return self.add(text);
         }
-        self.records.extend_from_slice(text.as_bytes());
+        self.records.extend_from_slice(text);
         self.waits += text.len();
         let length = self.records.len() - head - HEAD;
         self.records[head..head + HEAD].copy_from_slice(&told(0, length));
@@ -185,16 +185,25 @@ impl Parcel {
 }
 
 fn write(records: &[u8], framing: &dyn Framing, mut put: impl FnMut(&[u8])) {
-    let ((before, after), mut at) = (framing.around(), 0);
+    let ((before, after), between) = (framing.around(), framing.between());
+    let (mut at, mut behind_text) = (0, false);
     while let Some((kind, record, next)) = record_at(records, at) {
-        if kind == FINISHED {
-            put(record);
-        } else {
-            put(before);
-            put(&framing.within(record));
-            put(after);
+        let is_text = kind != FINISHED;
+        match (behind_text, is_text) {
+            (false, false) => {}
+            (false, true) => put(before),
+            (true, true) => put(between),
+            (true, false) => put(after),
         }
-        at = next;
+        if is_text {
+            put(&framing.within(record))
+        } else {
+            put(record)
+        }
+        (at, behind_text) = (next, is_text);
+    }
+    if behind_text {
+        put(after);
     }
 }
 
@@ -221,6 +230,10 @@ mod tests {
             (b"[", b"]")
         }
 
+        fn between(&self) -> &[u8] {
+            b"]["
+        }
+
         fn within<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
             Cow::Borrowed(text)
         }
@@ -229,7 +242,7 @@ mod tests {
     fn outbox(texts: &[&str]) -> Outbox {
         let mut outbox = Outbox::new(&Brackets);
         outbox.finished(|bytes| bytes.extend_from_slice(b"begin "));
-        texts.iter().for_each(|text| outbox.text(text));
+        texts.iter().for_each(|text| outbox.text(text.as_bytes()));
         outbox.finished(|bytes| bytes.extend_from_slice(b" end"));
         outbox
     }
@@ -289,16 +302,16 @@ mod tests {
     fn texts_without_a_frame_are_one_record_however_many_they_are() {
         let mut all = Outbox::new(&Bare);
         all.finished(|bytes| bytes.extend_from_slice(b"begin "));
-        ["a", "", "bc", "d"].iter().for_each(|text| all.text(text));
+        ["a", "", "bc", "d"].iter().for_each(|text| all.text(text.as_bytes()));
         assert_eq!(all.records.len(), 2 * HEAD + "begin abcd".len());
         all.finished(|bytes| bytes.extend_from_slice(b" end"));
-        all.text("e");
+        all.text(b"e");
         assert_eq!(all.waits(), "begin abcd ende".len());
         assert_eq!(opened_bare(all.take(8)), "begin abcd");
-        all.text("f");
+        all.text(b"f");
         assert_eq!(opened_bare(all.take(usize::MAX)), " endef");
         assert!(all.is_empty() && all.waits() == 0);
-        let long = "x".repeat(1000);
+        let long = [b'x'; 1000];
         (0..100).for_each(|_| all.text(&long));
         let part = opened_bare(all.take(LONG));
         assert!(part.len() < 2 * LONG && !all.is_empty());
@@ -329,7 +342,7 @@ mod tests {
         assert_eq!(opened(all.take(1)), "begin ");
         all.clear();
         assert!(all.is_empty() && all.waits() == 0);
-        all.text("c");
+        all.text(b"c");
         assert_eq!(opened(all.take(usize::MAX)), "[c]");
     }
 }

@@ -74,6 +74,13 @@ pub struct Piece<'a> {
     pub more: &'a More<'a>,
 }
 
+impl Piece<'_> {
+    /// Whether it is tokens and nothing else, as far as that was known where it was made.
+    pub fn is_plain(&self) -> bool {
+        std::ptr::eq(self.more, More::NONE)
+    }
+}
+
 /// What only some pieces have.
 #[derive(Debug, Clone)]
 pub struct More<'a> {
@@ -91,11 +98,14 @@ pub struct More<'a> {
 
 impl More<'_> {
     /// Nothing of it.
-    pub const NONE: &'static More<'static> = &More {
-        prompt_tokens: None,
-        cached_tokens: None,
-        logprobs: Logprobs { chosen: &[], top_ids: &[], top: &[], k: 0 },
-        prompt_logprobs: &[],
-        finish: None,
-    };
+    pub const NONE: &'static More<'static> = &NONE;
 }
+
+/// One for all, so that it is known by its place.
+static NONE: More<'static> = More {
+    prompt_tokens: None,
+    cached_tokens: None,
+    logprobs: Logprobs { chosen: &[], top_ids: &[], top: &[], k: 0 },
+    prompt_logprobs: &[],
+    finish: None,
+};

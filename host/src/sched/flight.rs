@@ -5,6 +5,7 @@
 //! microseconds and never over a call into a plugin.
 
 mod mode;
+mod plain;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use mode::Mode;
 use room::{AHEAD, BEGINS, Room};
 
 use super::flood::Tide;
+use super::moment::Moment;
 use crate::generate::assemble::{Progress, Shown};
 use crate::generate::outbox::Parcel;
 use crate::generate::{Assembler, Cause, Consumer, End, Event, Failure, Finish, Outbox, Piece, Usage};
@@ -40,6 +42,8 @@ pub struct Flight {
 struct State {
     /// None once ended.
     live: Option<Live>,
+    /// A text goes into the outbox as it is: see [`plain`].
+    passes: bool,
     out: Outbox,
     /// How many of the bytes that wait are counted among those of all streams.
     counted: usize,
@@ -49,6 +53,7 @@ struct State {
     end: Option<End>,
     /// Set instead of the end's own outcome when the client never took what waited for it.
     cut: Option<Cause>,
+    /// The counts of one that has ended.
     usage: Usage,
     accepted: bool,
     waiting_since: Option<Instant>,
@@ -99,17 +104,17 @@ impl Flight {
         consumer: Box<dyn Consumer>,
         connection: CancellationToken,
     ) -> Flight {
-        let usage = assembler.usage();
         let (Mode::Stream { limit, .. } | Mode::Collect { limit }) = mode;
         let state = State {
             live: Some(Live { assembler, consumer }),
+            passes: false,
             out: Outbox::new(mode.framing()),
             counted: 0,
             tokens: 0,
             stamps: Vec::new(),
             end: None,
             cut: None,
-            usage,
+            usage: Usage::default(),
             accepted: false,
             waiting_since: None,
             ahead: BEGINS,
@@ -130,13 +135,29 @@ impl Flight {
     pub fn deliver(
         &self,
         piece: Piece<'_>,
-        now: Instant,
+        now: Moment,
         wakers: &mut Vec<Waker>,
         unknown_token: impl FnOnce(),
     ) -> After {
-        let finishes = piece.more.finish.is_some();
         let mut state = self.state.lock();
-        let state = &mut *state;
+        if self.pass(&mut state, &piece, now, wakers) {
+            return After::Nothing;
+        }
+        self.weigh(&mut state, piece, now, wakers, unknown_token)
+    }
+
+    /// The long way of a piece.
+    #[inline(never)]
+    fn weigh(
+        &self,
+        state: &mut State,
+        piece: Piece<'_>,
+        moment: Moment,
+        wakers: &mut Vec<Waker>,
+        unknown_token: impl FnOnce(),
+    ) -> After {
+        let now = moment.on_clock();
+        let finishes = piece.more.finish.is_some();
         let waits = state.out.waits();
         // Tested before the piece: one piece, however large, is always taken from an engine that delivers the whole.
         let room = if waits > self.mode.little() { self.room(state, now) } else { Room::Enough };
@@ -158,7 +179,7 @@ impl Flight {
         if assembler.take_unknown_tokens() {
             unknown_token();
         }
-        state.usage = assembler.usage();
+        state.passes = assembler.passes() && consumer.passes();
         let after = match progress {
             Progress::Open if room == Room::Ahead => After::Pause,
             Progress::Open => After::Nothing,
@@ -176,7 +197,7 @@ impl Flight {
         state.note(shown, collects, now);
         self.count(state);
         if let Mode::Stream { flood, .. } = &self.mode {
-            state.tide.piece(now, flood);
+            state.tide.piece(moment, flood);
         }
         let waiting = state.out.waits();
         let worth_a_look = waiting > waits && !collects && !state.tide.can_wait(waiting);
@@ -310,7 +331,8 @@ impl Flight {
     /// How it ended, the counts, whether the engine took it, and what cut the client's side off.
     pub fn outcome(&self) -> Outcome {
         let state = self.state.lock();
-        Outcome { end: state.end.clone(), usage: state.usage, accepted: state.accepted, cut: state.cut }
+        let usage = state.live.as_ref().map_or(state.usage, |live| live.assembler.usage());
+        Outcome { end: state.end.clone(), usage, accepted: state.accepted, cut: state.cut }
     }
 }
 

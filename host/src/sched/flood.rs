@@ -5,7 +5,9 @@
 //! engine whose pushes are further apart than [`NEAR`], as those of a model are, never has a token wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use super::moment::{Moment, Number};
 
 /// Tokens of a stream that are nearer to each other than this, twice in a row, are a flood.
 const NEAR: Duration = Duration::from_micros(500);
@@ -38,7 +40,7 @@ pub(super) struct Tide {
     /// So many bytes do not wait.
     enough: usize,
     /// When the engine gave its last piece.
-    last: Option<Instant>,
+    last: Option<Number>,
     high: bool,
     /// The last two were near to each other. One gap does not say much: an engine is held up, or gives two tokens at once.
     near: bool,
@@ -53,10 +55,11 @@ impl Tide {
     }
 
     /// The engine gave a piece.
-    pub(super) fn piece(&mut self, now: Instant, engine: &Flood) {
+    pub(super) fn piece(&mut self, now: Moment, engine: &Flood) {
+        let now = now.number();
         // What comes in one push leaves together anyway, and says nothing of the next.
         let Some(last) = self.last.replace(now).filter(|last| *last != now) else { return };
-        let gap = now.saturating_duration_since(last);
+        let gap = now.since(last);
         if gap > GATHER {
             (self.high, self.near) = (false, false);
             return engine.set(false);
@@ -88,15 +91,17 @@ impl Tide {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     /// A stream after pieces that came so far apart, and what is known of its engine.
     fn after(gaps: &[Duration]) -> (Tide, Flood) {
         let (mut tide, engine, mut now) = (Tide::new(usize::MAX), Flood::default(), Instant::now());
-        tide.piece(now, &engine);
+        tide.piece(now.into(), &engine);
         for gap in gaps {
             now += *gap;
-            tide.piece(now, &engine);
+            tide.piece(now.into(), &engine);
         }
         (tide, engine)
     }

@@ -24,6 +24,7 @@ use reception::Reception;
 use super::admit::{Gate, Permit};
 use super::flight::Flight;
 use super::flood::Flood;
+use super::moment::Moment;
 use crate::error::{ApiError, Code};
 use crate::generate::{End, Failure, Kind, Request};
 use crate::plugins::{Engine, Link, Load, Next, Taken, breach};
@@ -427,6 +428,15 @@ impl Worker {
         if let Some(running) = running {
             running.flight.end(End::Rejected(refused(&self.id, failure)));
         }
+    }
+
+    /// The first piece of a push has come.
+    fn pushes(&self, pace: &mut Pace) -> Moment {
+        let now = Moment::now();
+        if pace.piece(now.on_clock()) {
+            self.inner.lock().pace = *pace;
+        }
+        now
     }
 
     /// The engine has finished with a task.

@@ -76,8 +76,8 @@ pub(super) struct Echo {
 /// Writes the events of one choice.
 pub(super) struct Frames {
     dialect: Dialect,
-    /// What all its events have in common, around its choice.
-    envelope: Frame,
+    /// What all its events have in common, before its choice and behind it.
+    envelope: (Vec<u8>, Vec<u8>),
     choice: Choice,
     greeted: bool,
     /// Log-probabilities of the prompt, until they are told.
@@ -91,10 +91,10 @@ impl Frames {
     pub(super) fn new(dialect: Dialect, labels: &Labels, include_usage: bool, choice: Choice) -> Frames {
         let mut whole = Vec::with_capacity(FRAME);
         event(&mut whole, &object(dialect, labels, include_usage, [MARK]));
-        let mut envelope = Frame::cut(whole);
+        let mut envelope = cut(whole);
         // The mark is a text here, in quotes.
-        envelope.before.pop();
-        envelope.after = envelope.after.split_off(envelope.after.len().min(1));
+        envelope.0.pop();
+        envelope.1.drain(..envelope.1.len().min(1));
         Frames { dialect, envelope, choice, greeted: false, prompt: Vec::new(), offset: 0 }
     }
 
@@ -102,7 +102,10 @@ impl Frames {
     pub(super) fn frame(&self) -> Frame {
         let mut whole = Vec::with_capacity(FRAME);
         self.chunk(Some(MARK), None, None, &mut whole);
-        Frame::cut(whole)
+        let (before, mut between) = cut(whole);
+        let after = between.len();
+        between.extend_from_slice(&before);
+        Frame { between, after }
     }
 
     /// Appends an event with that text; without one, of a choice at its end.
@@ -116,9 +119,9 @@ impl Frames {
 
     /// Appends an event with that choice.
     fn part(&self, part: &Part<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.envelope.before);
+        out.extend_from_slice(&self.envelope.0);
         serde_json::to_writer(&mut *out, part).unwrap_or_default();
-        out.extend_from_slice(&self.envelope.after);
+        out.extend_from_slice(&self.envelope.1);
     }
 
     /// Chats begin with the role, echoes with the prompt.
@@ -148,7 +151,7 @@ impl Frames {
         match &self.choice.logprobs {
             None if text.is_empty() => {}
             None if text.len() > LONG => out.finished(|out| self.chunk(Some(text), None, None, out)),
-            None => out.text(text),
+            None => out.text(text.as_bytes()),
             Some(vocabulary) => {
                 let logprobs = match self.dialect {
                     Dialect::Chat => logprobs::chat(scores, vocabulary),
@@ -176,31 +179,40 @@ impl Consumer for Frames {
             }
         }
     }
+
+    fn passes(&self) -> bool {
+        self.greeted && self.choice.logprobs.is_none()
+    }
 }
 
-/// What an event looks like around its text, or around its choice.
+/// What an event looks like around its text.
 pub(super) struct Frame {
-    before: Vec<u8>,
-    after: Vec<u8>,
+    /// What stands behind the text of one and before that of the next.
+    between: Vec<u8>,
+    /// So many bytes of it are behind.
+    after: usize,
 }
 
 /// Stands for what is to come. No name has it: a control character is escaped.
 const MARK: &str = "\u{2}";
 
-impl Frame {
-    /// An event with the mark, cut there, so that one place knows what an event is.
-    fn cut(mut whole: Vec<u8>) -> Frame {
-        const ESCAPED: &[u8] = b"\\u0002";
-        let at = whole.windows(ESCAPED.len()).rposition(|part| part == ESCAPED).unwrap_or(whole.len());
-        let after = whole.get(at + ESCAPED.len()..).unwrap_or_default().to_vec();
-        whole.truncate(at);
-        Frame { before: whole, after }
-    }
+/// What stands in an event before the mark and behind it, so that one place knows what an event is.
+fn cut(mut whole: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    const ESCAPED: &[u8] = b"\\u0002";
+    let at = whole.windows(ESCAPED.len()).rposition(|part| part == ESCAPED).unwrap_or(whole.len());
+    let after = whole.get(at + ESCAPED.len()..).unwrap_or_default().to_vec();
+    whole.truncate(at);
+    (whole, after)
 }
 
 impl Framing for Frame {
     fn around(&self) -> (&[u8], &[u8]) {
-        (&self.before, &self.after)
+        let (after, before) = self.between.split_at(self.after);
+        (before, after)
+    }
+
+    fn between(&self) -> &[u8] {
+        &self.between
     }
 
     fn within<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
@@ -242,10 +254,22 @@ impl Tail for Last {
     }
 }
 
-/// Whether a text is written in JSON as it is, as most are. Looked at to its end: that is without a branch for each byte.
+/// Bytes that JSON writes in another way.
+static ESCAPED: [bool; 256] = {
+    let mut escaped = [false; 256];
+    let mut control = 0;
+    while control < b' ' as usize {
+        escaped[control] = true;
+        control += 1;
+    }
+    escaped[b'"' as usize] = true;
+    escaped[b'\\' as usize] = true;
+    escaped
+};
+
+/// Whether a text is written in JSON as it is, as most are. By a table: texts are short, and vectors are not worth their setting up.
 fn is_plain(text: &[u8]) -> bool {
-    let escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
-    !text.iter().fold(false, |any, &byte| any | escaped(byte))
+    !text.iter().fold(false, |any, byte| any | ESCAPED[usize::from(*byte)])
 }
 
 /// Somewhat longer than a frame is.

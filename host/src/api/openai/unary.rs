@@ -25,7 +25,7 @@ impl Consumer for Collect {
         match event {
             Event::Prompt(logprobs) => self.0.lock().prompt = logprobs.to_vec(),
             Event::Text { text, scores, .. } => {
-                out.text(text);
+                out.text(text.as_bytes());
                 if !scores.is_empty() {
                     self.0.lock().scores.extend_from_slice(scores);
                 }

@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::task::Waker;
-use std::time::Instant;
 
 use super::Worker;
 use super::at_work::AtWork;
 use crate::generate::{End, Failure, Piece};
 use crate::plugins::Receiver;
+use crate::sched::Moment;
 use crate::sched::flight::After;
 use crate::telemetry::labels::Protocol;
 
@@ -18,7 +18,7 @@ pub(super) struct Reception<'a> {
     /// A stream is full and its client reads: the engine outruns the sockets.
     pub(super) ahead: bool,
     /// When the push came; one look at the clock for all its pieces.
-    pub(super) now: Option<Instant>,
+    pub(super) now: Option<Moment>,
     /// Pieces of the push.
     pub(super) pieces: u64,
     pub(super) at_work: &'a mut AtWork,
@@ -47,10 +47,7 @@ impl Receiver for Reception<'_> {
         let (worker, at_work) = (self.worker, &mut *self.at_work);
         self.pieces += 1;
         let finishes = piece.more.finish.is_some();
-        let now = *self.now.get_or_insert_with(Instant::now);
-        if at_work.pace.piece(now) {
-            worker.inner.lock().pace = at_work.pace;
-        }
+        let now = *self.now.get_or_insert_with(|| worker.pushes(&mut at_work.pace));
         let Some(flight) = at_work.flights.get(&task) else {
             // A worker that ends has ended its tasks before its engine knows of it.
             if !worker.closing.load(Ordering::Relaxed) {

@@ -23,7 +23,7 @@ impl Consumer for Texts {
             if text == HELD {
                 std::thread::sleep(Duration::from_millis(40));
             }
-            out.text(text);
+            out.text(text.as_bytes());
         }
     }
 }
@@ -43,7 +43,7 @@ fn stream(worker: &Worker, limit: usize) -> Arc<Flight> {
 
 fn give(flight: &Flight, text: &str, now: Instant) {
     let (piece, mut wakers) = (Piece { tokens: &[1], bytes: text.as_bytes(), more: More::NONE }, Vec::new());
-    flight.deliver(piece, now, &mut wakers, || {});
+    flight.deliver(piece, now.into(), &mut wakers, || {});
     wakers.into_iter().for_each(Waker::wake);
 }
 
