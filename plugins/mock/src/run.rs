@@ -134,6 +134,8 @@ impl Run {
             }
             Err(error) => {
                 self.order.fail_after = Some(0);
+                // One that goes on from a saved state has begun, and would say words first.
+                self.quick = false;
                 self.order.error_code = Some(Code(error.code));
                 self.order.error_message = Some(error.message);
             }
